@@ -1,0 +1,1 @@
+"""Plain data about a run: what crosses a process boundary, its history, its folder. Standard library only."""
