@@ -1,0 +1,1 @@
+"""One rank's process: an ipyparallel engine that runs cells inside a process group."""

@@ -1,0 +1,1 @@
+"""`%%gpulayer`, `%%ranks` and `%gpulayer`: parse, make one call, show one thing."""

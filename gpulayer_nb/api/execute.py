@@ -1,0 +1,113 @@
+"""Runs one request from start to end: view up, session at work, weights back, error raised.
+
+Runs in the kernel's main thread. Owns the order only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from gpulayer_nb.api.returning import bring_model, bring_values
+from gpulayer_nb.api.run import Run
+from gpulayer_nb.api.runs import runs
+from gpulayer_nb.api.verdict import Verdict, judge
+from gpulayer_nb.client.run_request import RunRequest
+from gpulayer_nb.client.session import Session, SessionOutcome
+from gpulayer_nb.errors import RunStopped
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.record import RunEnded
+from gpulayer_nb.records.run_folder import RunFolder, new_run_id
+
+
+class View(Protocol):
+    """What shows a run while it goes on; `dismiss` takes away what it showed."""
+
+    def show(self) -> None: ...
+    def refresh(self) -> None: ...
+    def finish(self) -> None: ...
+    def dismiss(self) -> None: ...
+
+
+V = TypeVar("V", bound=View)
+Finish = Callable[[V, SessionOutcome | None], None]
+
+
+def _finish(view: View, outcome: SessionOutcome | None) -> None:
+    view.finish()
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A run that has ended, and what came with it."""
+
+    run: Run
+    outcome: SessionOutcome
+
+
+def execute(
+    session: Session, request: RunRequest, make_view: Callable[[RunHistory], V], finish: Finish[V] = _finish
+) -> Executed:
+    """Runs the request; raises what the user should see.
+
+    Args:
+        finish: leaves the view in its final form.
+
+    Raises:
+        GpuLayerError: the run could not start, or failed.
+        RunStopped: the user stopped it.
+    """
+    run_id, history = new_run_id(), RunHistory()
+    folder = RunFolder.create(run_id, request.root)
+    folder.write_cell(request.source)
+    run = Run(run_id, folder, history)
+    view = make_view(history)
+    view.show()
+    outcome: SessionOutcome | None = None
+    try:
+        outcome = session.run(request, run_id, folder, history, history.say, view.refresh)
+        verdict = judge(outcome.group, outcome.ranks, outcome.listener.failures, request.mode)
+        _bring_back(session, request, run, outcome, verdict)
+    except KeyboardInterrupt:
+        verdict = Verdict("stopped", RunStopped("stopped before the ranks were at work; nothing ran."), refused=outcome is None)
+    except BaseException as error:  # noqa: BLE001  whatever keeps a run from starting or ending is raised below, after the view is closed
+        verdict = Verdict("failed", error, refused=outcome is None)
+    run.error = verdict.error
+    history.apply(RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or "")))
+    folder.write_facts(_facts(run, request, history))
+    if verdict.refused:
+        view.dismiss()
+    else:
+        runs.add(run)
+        finish(view, outcome)
+    if verdict.error is not None:
+        raise verdict.error from None
+    if outcome is None:
+        raise RuntimeError("a run without an outcome must have an error")
+    return Executed(run, outcome)
+
+
+def _bring_back(session: Session, request: RunRequest, run: Run, outcome: SessionOutcome, verdict: Verdict) -> None:
+    if verdict.state == "failed":
+        return
+    if request.mode == "ranks":
+        run.values = bring_values(outcome) if request.collect else []
+    else:
+        run.model = bring_model(session, request, outcome)
+
+
+def _facts(run: Run, request: RunRequest, history: RunHistory) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "mode": request.mode,
+        "state": run.state,
+        "header": history.header_line(),
+        "num_nodes": request.topology.num_nodes,
+        "devices": request.topology.devices,
+        "ended": time.time(),
+        "elapsed_seconds": history.elapsed_seconds(),
+        "error": str(run.error) if run.error else None,
+        "metrics": run.metrics,
+    }

@@ -1,0 +1,85 @@
+"""A run as the user holds it: `glt.runs[-1]`, `run = trainer.fit(...)`.
+
+Lives in the kernel. Owns nothing that is not in its history or folder. Must not know how it was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Run:
+    """One run, while it goes on and after.
+
+    Attributes:
+        run_id: names the run and its folder.
+        folder: where its records, logs and checkpoints are.
+        model: the notebook's model with the weights this run left in it; None before the end or for a run without a model.
+        values: of a `%%ranks` run, the last expression's value of each rank, in rank order.
+        error: the exception the run ended with, or None.
+    """
+
+    def __init__(self, run_id: str, folder: RunFolder, history: RunHistory) -> None:
+        self.run_id = run_id
+        self.folder: Path = folder.path
+        self.model: Any = None
+        self.values: list[Any] = []
+        self.error: BaseException | None = None
+        self._files, self._history = folder, history
+
+    @property
+    def state(self) -> str:
+        """One of starting, running, stopping, finished, stopped, failed."""
+        return self._history.state
+
+    @property
+    def history(self) -> Any:
+        """One row per step and per epoch mean, in rank 0's order: a pandas DataFrame where pandas is installed, else a list of dicts."""
+        rows = self._history.rows()
+        try:
+            import pandas
+        except ImportError:
+            return rows
+        return pandas.DataFrame(rows)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The last epoch means over all samples of all ranks, of training and validation."""
+        return self._history.metrics
+
+    @property
+    def logs(self) -> Sequence[str]:
+        """What each rank wrote, in rank order."""
+        paths = (self._files.log(rank) for rank in range(self._history.world_size))
+        return [path.read_text(errors="replace") if path.exists() else "" for path in paths]
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Checkpoints in the order in which they were saved; one that was replaced later is not there any more."""
+        paths = dict.fromkeys(Path(saved.path) for saved in self._history.checkpoints)
+        return [path for path in paths if path.exists()]
+
+    def plot(self) -> Figure:
+        """A matplotlib figure of every averaged metric over the steps."""
+        from gpulayer_nb.ui.figure import make_figure
+
+        return make_figure(self._history)
+
+    def __repr__(self) -> str:
+        shape = self._history.header_line().split(" · ")[0]
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"<Run {self.run_id}: {self.state}{', ' + shape if shape else ''}{', ' + metrics if metrics else ''}>"
+
+    def _repr_html_(self) -> str:
+        from gpulayer_nb.ui.still import static_bundle
+
+        data, _ = static_bundle(self._history)
+        return str(data["text/html"])

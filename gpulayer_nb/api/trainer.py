@@ -1,0 +1,187 @@
+"""`glt.Trainer`: the same call on one device, on many, in a notebook and on a rank.
+
+Lives in the kernel and on ranks. Owns the options; the training is in `train`, the sending in `client`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpulayer_nb.api.shape import check_target, seconds, topology_for
+from gpulayer_nb.errors import UsageError
+from gpulayer_nb.plan.accelerator import check_accelerator
+from gpulayer_nb.records.fit_names import FitNames
+from gpulayer_nb.records.fit_options import FitOptions
+
+# Names under which a fit's objects travel; nobody writes these by hand.
+_NAMES = FitNames(
+    model="_gpulayer_model",
+    train_loader="_gpulayer_train_loader",
+    val_loader="_gpulayer_val_loader",
+    loss_fn="_gpulayer_loss_fn",
+    optimizer="_gpulayer_optimizer",
+    scheduler="_gpulayer_scheduler",
+    metrics="_gpulayer_metrics",
+    callbacks="_gpulayer_callbacks",
+)
+_DATA_MODULE = "_gpulayer_data_module"
+_LAUNCH_OPTIONS = ("env", "timeout")
+
+
+class Trainer:
+    """Fits a Module on `num_nodes` × `devices` ranks.
+
+    The batch size of a loader is per rank: the global batch is `batch_size * devices * num_nodes`, and the learning rate is left
+    as it is.
+
+    Args:
+        max_epochs: passes over the training data; -1 or None for no limit (then give `max_steps` or `max_time`).
+        max_steps: optimizer steps after which the run ends.
+        max_time: `"00:10:00"`, a number of seconds or a timedelta.
+        accelerator: "auto", "cpu", "cuda" or "mps".
+        devices: ranks on each node; "auto" is 1 on the CPU.
+        num_nodes: nodes; on this machine they are simulated, each a group of processes.
+        target: where to run; "local" is this machine.
+        precision: "32", "bf16-mixed" or "16-mixed".
+        launch_options: `{"env": {"NAME": "value"}, "timeout": seconds}`: the ranks' environment and the limit of a collective.
+
+    Raises:
+        UsageError: a value that cannot be; says what to write.
+    """
+
+    def __init__(
+        self,
+        max_epochs: int | None = 1,
+        *,
+        max_steps: int | None = None,
+        max_time: Any = None,
+        accelerator: str = "auto",
+        devices: int | str = "auto",
+        num_nodes: int = 1,
+        target: str = "local",
+        precision: str | int = "32",
+        accumulate_grad_batches: int = 1,
+        gradient_clip_val: float | None = None,
+        sync_batchnorm: bool = False,
+        find_unused_parameters: bool = False,
+        seed: int | None = None,
+        deterministic: bool = False,
+        check_val_every_n_epoch: int = 1,
+        limit_train_batches: int | float | None = None,
+        limit_val_batches: int | float | None = None,
+        callbacks: Sequence[Any] | Any = (),
+        default_root_dir: str | Path | None = None,
+        enable_checkpointing: bool = True,
+        use_distributed_sampler: bool = True,
+        launch_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topology = topology_for(num_nodes, devices, None, accelerator=accelerator, default_devices=1)
+        self.accelerator = check_accelerator(accelerator)
+        self.target = check_target(target)
+        self.callbacks = list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]
+        self.default_root_dir = None if default_root_dir is None else Path(default_root_dir)
+        self.launch_options = _checked_launch_options(launch_options)
+        self.options = FitOptions(
+            max_epochs=None if max_epochs == -1 else max_epochs,
+            max_steps=None if max_steps == -1 else max_steps,
+            max_time_seconds=None if max_time is None else seconds(max_time, "max_time"),
+            precision=str(precision),
+            accumulate_grad_batches=accumulate_grad_batches,
+            gradient_clip_val=gradient_clip_val,
+            sync_batchnorm=sync_batchnorm,
+            find_unused_parameters=find_unused_parameters,
+            seed=seed,
+            deterministic=deterministic,
+            check_val_every_n_epoch=check_val_every_n_epoch,
+            limit_train_batches=limit_train_batches,
+            limit_val_batches=limit_val_batches,
+            use_distributed_sampler=use_distributed_sampler,
+            enable_checkpointing=enable_checkpointing,
+        )
+
+    def fit(
+        self,
+        model: Any,
+        train_loader: Any = None,
+        val_loader: Any = None,
+        *,
+        datamodule: Any = None,
+        ckpt_path: str | Path | None = None,
+    ) -> Any:
+        """Trains `model` in place.
+
+        Returns:
+            From the notebook a Run. On a rank, where the group is up already, a FitResult with `.metrics` and `.state`.
+
+        Raises:
+            GpuLayerError: the run could not start, or failed; the model is then as before.
+            RunStopped: the user stopped it; the model has the weights of the last common step.
+        """
+        if train_loader is None and datamodule is None:
+            raise UsageError("Nothing to fit: no train_loader and no datamodule. Next: `trainer.fit(model, train_loader)`.")
+        options = replace(self.options, resume=None if ckpt_path is None else str(ckpt_path))
+        context_module = sys.modules.get("gpulayer_nb.train.context")
+        context = context_module.current() if context_module is not None else None
+        if context is not None:
+            return self._fit_here(context, model, train_loader, val_loader, datamodule, options)
+        return self._fit_on_ranks(model, train_loader, val_loader, datamodule, options)
+
+    def _fit_here(self, context: Any, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
+        from gpulayer_nb.train.fit import fit
+
+        if self.topology != context.topology and self.topology.world_size != 1:
+            raise UsageError(
+                f"This Trainer asks for {self.topology}, but it runs on a rank of {context.topology}. "
+                f"Next: `Trainer(num_nodes={context.topology.num_nodes}, devices={context.topology.devices})`."
+            )
+        result = fit(
+            model,
+            train_loader,
+            val_loader,
+            options=options,
+            place=context.place,
+            world_size=context.topology.world_size,
+            devices_per_node=context.topology.devices,
+            device=context.device,
+            report=context.report,
+            should_stop=context.should_stop,
+            callbacks=tuple(self.callbacks),
+            datamodule=datamodule,
+            checkpoint_dir=context.checkpoint_dir,
+            position=context.position,
+        )
+        context.fits.append((model, result))
+        return result
+
+    def _fit_on_ranks(self, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
+        from gpulayer_nb.api.current import session
+        from gpulayer_nb.api.execute import execute
+        from gpulayer_nb.client.run_request import RunRequest
+        from gpulayer_nb.ui.choose import choose_view
+
+        values = {_NAMES.model: model, _NAMES.train_loader: train_loader, _NAMES.val_loader: val_loader}
+        values |= {_NAMES.callbacks: self.callbacks, _DATA_MODULE: datamodule}
+        request = RunRequest(
+            mode="fit",
+            topology=self.topology,
+            accelerator=self.accelerator,
+            options=options,
+            names=_NAMES,
+            values={name: value for name, value in values.items() if value is not None},
+            group_timeout_seconds=self.launch_options.get("timeout"),
+            env=self.launch_options.get("env", {}),
+            root=self.default_root_dir,
+        )
+        return execute(session(), request, choose_view).run
+
+
+def _checked_launch_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    options = dict(given or {})
+    unknown = [name for name in options if name not in _LAUNCH_OPTIONS]
+    if unknown:
+        raise UsageError(f"launch_options has no {', '.join(map(repr, unknown))}; it takes {' and '.join(map(repr, _LAUNCH_OPTIONS))}.")
+    return options

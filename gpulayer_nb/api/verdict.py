@@ -1,0 +1,80 @@
+"""What a run's end means for the user: its state and the error to raise. Pure: outcome in, verdict out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayer_nb import errors
+from gpulayer_nb.client.driver import DriverOutcome
+from gpulayer_nb.client.first_cause import describe_failure, describe_loss, first_failure, who
+from gpulayer_nb.client.rank_group import ReadyGroup
+from gpulayer_nb.plan.topology import count
+from gpulayer_nb.records.record import RankFailed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`state` is "finished", "stopped" or "failed"; `refused` is true if the cell was never valid: nothing ran."""
+
+    state: str
+    error: BaseException | None = None
+    refused: bool = False
+
+
+def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed], mode: str) -> Verdict:
+    """The first cause alone decides; what followed from it is left out."""
+    world = group.topology.world_size
+    failures = [*failures, *(r.failure for r in outcome.results.values() if r.failure is not None and r.failure not in failures)]
+    lost = [loss for loss in outcome.losses if not loss.killed_by_us]
+    first = first_failure(failures)
+    if outcome.stopped_by == "timeout":
+        return Verdict("failed", errors.RunFailed(_timed_out(group, outcome)))
+    if outcome.stopped_by == "user" and not lost and (first is None or first.consequence):
+        return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
+    if first is not None and not first.consequence:
+        kind = getattr(errors, first.error_type, None)
+        if isinstance(kind, type) and issubclass(kind, errors.GpuLayerError) and kind is not errors.RunFailed:
+            return Verdict("failed", kind(first.message), refused=first.global_step in (None, 0))
+        assignment = group.assignments[first.rank]
+        message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
+        return Verdict("failed", errors.RunFailed(message, report=first.traceback))
+    if lost:
+        return Verdict("failed", errors.RunFailed(describe_loss(lost[0], world - len(outcome.losses))))
+    if first is not None:
+        assignment = group.assignments[first.rank]
+        message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
+        return Verdict("failed", errors.RunFailed(message, report=first.traceback))
+    states = {result.state for result in outcome.results.values()}
+    if outcome.stopped_by == "user" or "stopped" in states and outcome.stopped_by:
+        return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
+    return Verdict("stopped" if "stopped" in states else "finished")
+
+
+def _stopped(outcome: DriverOutcome, mode: str, world: int) -> str:
+    step = max((result.global_step for result in outcome.results.values()), default=0)
+    if mode != "ranks" and step and all(result.state == "stopped" for result in outcome.results.values()):
+        return f"stopped after step {step} on {count(world, 'rank')}; the model has the weights of that step."
+    if outcome.losses:
+        return f"stopped; {count(len(outcome.losses), 'rank')} did not answer, so their engines were ended and are replaced before the next run."
+    kept = "the model is as before the run" if mode != "ranks" else "variables are kept"
+    return f"stopped on {count(world, 'rank')}; {kept}."
+
+
+def _timed_out(group: ReadyGroup, outcome: DriverOutcome) -> str:
+    lines = ["The cell took longer than --timeout allows and was ended. Variables are kept; the next cell gets a new group."]
+    for assignment in group.assignments:
+        stack = outcome.stacks.get(assignment.place.rank)
+        state = "had finished" if stack is None else f"was in {_user_frame(stack)}"
+        lines.append(f"  {who(assignment.place, assignment.worker)} {state}")
+    return "\n".join(lines)
+
+
+def _user_frame(stack: list[dict[str, Any]]) -> str:
+    """The innermost frame of the user's own cell: IPython compiles cells under names in angle brackets or ipykernel files."""
+    for frame in reversed(stack):
+        if "ipykernel_" in frame["file"] or frame["file"].startswith("<ipython-input"):
+            last = stack[-1]
+            inner = "" if last is frame else f" ({last['function']})"
+            return f"line {frame['line']} of the cell{inner}"
+    return "code outside the cell"

@@ -1,0 +1,201 @@
+"""Sends one run to its ranks and waits for it: for the results, an error, a stop, or a time limit.
+
+Runs in the kernel's main thread. Owns the waiting and the release of all ranks; every wait has a limit.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayer_nb.client.connection import Connection
+from gpulayer_nb.client.first_cause import RankLoss
+from gpulayer_nb.client.listener import RunListener
+from gpulayer_nb.client.rank_group import ReadyGroup
+from gpulayer_nb.client.stop_ladder import ASK, CUT, KILL, StopLadder
+from gpulayer_nb.records import wire
+from gpulayer_nb.records.call import RUN
+from gpulayer_nb.records.run_spec import RankResult, RunSpec
+from gpulayer_nb.records.worker_state import EngineDeath
+
+_TICK_SECONDS = 0.1
+_REPEAT_INTERRUPT_SECONDS = 1.0  # an interrupt can be swallowed by a bare `except:` in the user's loop
+_LAST_RECORDS_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class DriverOutcome:
+    """How the ranks ended. `stopped_by` is "", "user" or "timeout"; `group_is_whole` says that the group can be kept."""
+
+    results: dict[int, RankResult]
+    losses: tuple[RankLoss, ...]
+    stopped_by: str
+    stacks: dict[int, list[dict[str, Any]]]
+    group_is_whole: bool
+
+
+class Driver:
+    """One run on one group."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        group: ReadyGroup,
+        listener: RunListener,
+        wake: threading.Event,
+        *,
+        kill: Callable[[list[int]], None],
+        death_of: Callable[[int], EngineDeath | None],
+        can_ask: bool,
+        refresh: Callable[[], None],
+        timeout_seconds: float | None = None,
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._stopping = stopping
+        self._connection, self._group, self._listener, self._wake = connection, group, listener, wake
+        self._kill, self._death_of, self._refresh = kill, death_of, refresh
+        self._can_ask, self._timeout = can_ask, timeout_seconds
+        self._run_id = ""
+        self._futures: dict[int, Any] = {}
+        self._results: dict[int, RankResult] = {}
+        self._losses: dict[int, RankLoss] = {}
+        self._ladder = StopLadder()
+        self._stopped_by = ""
+        self._interrupted_at = 0.0
+        self._gaps: dict[int, float] = {}
+        self._stacks: dict[int, list[dict[str, Any]]] = {}
+        self._stop_requests = 0
+        self._requests_seen = 0
+
+    def run(self, specs: Sequence[RunSpec]) -> DriverOutcome:
+        self._run_id = specs[0].run_id
+        started = time.monotonic()
+        try:
+            for spec in specs:
+                future = self._connection.call(self._group.engines[spec.place.rank], RUN, pickle.dumps(spec))
+                future.add_done_callback(lambda _: self._wake.set())
+                self._futures[spec.place.rank] = future
+            while self._waiting():
+                self._turn(started)
+            self._collect_last_records()
+        except KeyboardInterrupt:
+            # pressed while this very code was at work outside the waiting: the same as inside it
+            self._press()
+            while self._waiting():
+                self._turn(started)
+        whole = not self._losses and self._ladder.stage < CUT and all(r.state != "failed" for r in self._results.values())
+        return DriverOutcome(self._results, tuple(self._losses.values()), self._stopped_by, self._stacks, whole)
+
+    def request_stop(self) -> None:
+        """Asks for a stop from another thread; each call goes one stage further."""
+        self._stop_requests += 1
+        self._wake.set()
+
+    def _waiting(self) -> list[int]:
+        return [rank for rank in self._futures if rank not in self._results and rank not in self._losses]
+
+    def _turn(self, started: float) -> None:
+        try:
+            self._wake.wait(_TICK_SECONDS)
+            self._wake.clear()
+            self._collect()
+            self._refill_gaps()
+            now = time.monotonic()
+            if self._timeout is not None and not self._ladder.stage and now - started > self._timeout and self._waiting():
+                self._stopped_by = "timeout"
+                self._stacks = self._read_stacks()
+                self._climb(CUT, now)
+            if self._stop_requests > self._requests_seen:
+                self._requests_seen += 1
+                self._press()
+            if (self._losses or self._failed()) and self._waiting():
+                self._climb(CUT, now)
+            if self._ladder.tick(now):
+                self._act()
+            if self._ladder.stage == CUT and now - self._interrupted_at > _REPEAT_INTERRUPT_SECONDS:
+                self._interrupt()
+            self._refresh()
+        except KeyboardInterrupt:
+            self._press()
+
+    def _failed(self) -> bool:
+        return bool(self._listener.failures) or any(result.state == "failed" for result in self._results.values())
+
+    def _collect(self) -> None:
+        for rank in self._waiting():
+            future = self._futures[rank]
+            if not future.done():
+                continue
+            try:
+                self._results[rank] = pickle.loads(future.get(timeout=1.0))
+            except Exception:  # noqa: BLE001  ipyparallel raises one of several errors for an engine that has gone
+                identity = self._group.identity(rank)
+                self._losses[rank] = RankLoss(
+                    self._group.assignments[rank].place,
+                    self._group.assignments[rank].worker,
+                    identity.pid,
+                    self._death_of(identity.pid),
+                    killed_by_us=self._ladder.stage == KILL,
+                )
+
+    def _press(self) -> None:
+        self._stopped_by = self._stopped_by or "user"
+        self._stopping()
+        if self._ladder.press(time.monotonic(), self._can_ask):
+            self._act()
+
+    def _climb(self, stage: int, now: float) -> None:
+        if self._ladder.raise_to(stage, now):
+            self._act()
+
+    def _act(self) -> None:
+        """Does what the present stage says."""
+        if self._ladder.stage == ASK:
+            self._ask(wire.STOP)
+        elif self._ladder.stage == CUT:
+            self._ask(wire.ABORT)
+            self._interrupt()
+        elif self._ladder.stage == KILL:
+            self._kill([self._group.identity(rank).slot for rank in self._waiting()])
+
+    def _interrupt(self) -> None:
+        self._interrupted_at = time.monotonic()
+        self._ask(wire.INTERRUPT)
+
+    def _ask(self, request: str) -> dict[str, dict[str, Any]]:
+        engines = [self._group.engines[rank] for rank in self._waiting()]
+        return self._connection.request(engines, request, {"run_id": self._run_id}, timeout_seconds=1.0)
+
+    def _read_stacks(self) -> dict[int, list[dict[str, Any]]]:
+        engines = self._group.engines
+        replies = self._connection.request([engines[rank] for rank in self._waiting()], wire.STACKS, timeout_seconds=2.0)
+        return {rank: replies[engine]["stack"] for rank, engine in enumerate(engines) if engine in replies}
+
+    def _refill_gaps(self) -> None:
+        """Asks a rank again for batches that have not come although later ones have."""
+        now = time.monotonic()
+        missing = self._listener.missing()
+        self._gaps = {rank: self._gaps.get(rank, now) for rank in missing}
+        late = [rank for rank, since in self._gaps.items() if now - since > 2 * _TICK_SECONDS]
+        self._ask_again(late, missing)
+
+    def _ask_again(self, ranks: Iterable[int], missing: dict[int, int]) -> None:
+        for rank in ranks:
+            content = {"run_id": self._run_id, "since": missing[rank]}
+            for reply in self._connection.request([self._group.engines[rank]], wire.HISTORY, content).values():
+                for batch in reply.get("batches", ()):
+                    self._listener.take_batch(batch)
+
+    def _collect_last_records(self) -> None:
+        """Results travel on another path than records: waits until all that the ranks published is here."""
+        deadline = time.monotonic() + _LAST_RECORDS_SECONDS
+        expected = set(self._results)
+        while not expected <= self._listener.done and time.monotonic() < deadline:
+            self._wake.wait(0.01)
+            self._wake.clear()
+            self._refill_gaps()
+        self._listener.give_up_waiting()

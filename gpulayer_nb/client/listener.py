@@ -1,0 +1,75 @@
+"""Routes what the tap reads to the run that is on.
+
+Runs in the kernel, on the tap's thread. Owns the order of batches; writes into the run's history.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.record import RankDone, RankFailed, RankOutput, decode
+from gpulayer_nb.records.sequencer import Sequencer
+from gpulayer_nb.records.wire import RECORDS_MESSAGE
+
+
+class RunListener:
+    """Hears one run. `displays` holds what ranks displayed (plots, tables): (rank, MIME bundle, metadata)."""
+
+    def __init__(self, run_id: str, ranks: Mapping[str, int], history: RunHistory, wake: Callable[[], None]) -> None:
+        self._run_id, self._ranks, self._history, self._wake = run_id, dict(ranks), history, wake
+        self._lock = threading.Lock()
+        self._sequencers = {rank: Sequencer() for rank in self._ranks.values()}
+        self.failures: list[RankFailed] = []
+        self.done: set[int] = set()
+        self.displays: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Takes one message from the tap."""
+        kind, content = message["header"]["msg_type"], message["content"]
+        if kind == RECORDS_MESSAGE:
+            if content["run_id"] == self._run_id:
+                self.take_batch(content)
+            return
+        rank = self._ranks.get(message["metadata"].get("engine", ""))
+        if rank is None:
+            return
+        if kind == "stream":
+            self._history.apply(RankOutput(time=time.time(), rank=rank, stream=content["name"], text=content["text"]))
+        elif kind == "display_data":
+            self.displays.append((rank, content["data"], content.get("metadata", {})))
+
+    def take_batch(self, batch: dict[str, Any]) -> None:
+        """One published batch, from the tap or asked for again."""
+        rank = batch["rank"]
+        with self._lock:
+            ready = self._sequencers[rank].take(batch)
+        self._apply(ready)
+
+    def _apply(self, batches: list[dict[str, Any]]) -> None:
+        for batch in batches:
+            for data in batch["records"]:
+                record = decode(data)
+                if record is None:
+                    continue
+                if isinstance(record, RankFailed):
+                    self.failures.append(record)
+                    self._wake()
+                elif isinstance(record, RankDone):
+                    self.done.add(record.rank)
+                    self._wake()
+                self._history.apply(record)
+
+    def missing(self) -> dict[int, int]:
+        """rank → first number of a batch that later ones have overtaken."""
+        with self._lock:
+            return {rank: start for rank, seq in self._sequencers.items() if (start := seq.missing_from) is not None}
+
+    def give_up_waiting(self) -> None:
+        """Shows what has come although something before it is lost."""
+        with self._lock:
+            late = [batch for sequencer in self._sequencers.values() for batch in sequencer.give_up()]
+        self._apply(late)

@@ -1,0 +1,56 @@
+"""Reads what engines publish, straight from the controller's iopub port.
+
+Runs in the kernel on a thread of its own. Owns one SUB socket; hands every message on as it came. An ipyparallel client drops
+messages of calls that are over or not its own; this does not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+from jupyter_client.session import Session
+
+TOPICS = (b"gpulayer", b"engine")
+
+
+class Tap(threading.Thread):
+    """Calls `on_message(message)` for every message of our topics and every engine's output, in order per engine."""
+
+    def __init__(self, info: dict[str, Any], on_message: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(name="gpulayer-tap", daemon=True)
+        self._session = Session(
+            key=info["key"].encode(), signature_scheme=info["signature_scheme"], packer=info["pack"], unpacker=info["unpack"]
+        )
+        self._on_message = on_message
+        self._ended = threading.Event()
+        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket.rcvhwm = 0
+        self._socket.linger = 0
+        if info.get("curve_serverkey"):
+            self._socket.curve_publickey, self._socket.curve_secretkey = zmq.curve_keypair()
+            self._socket.curve_serverkey = info["curve_serverkey"].encode()
+        for topic in TOPICS:
+            self._socket.subscribe(topic)
+        self._socket.connect(f"{info['interface']}:{info['iopub']}")
+
+    def run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                if self._socket.poll(200):
+                    self._read()
+        finally:
+            self._socket.close()
+
+    def _read(self) -> None:
+        _, frames = self._session.feed_identities(self._socket.recv_multipart())
+        try:
+            message = self._session.deserialize(frames)
+        except ValueError:
+            return  # signed with another key: not from this cluster
+        self._on_message(message)
+
+    def end(self) -> None:
+        self._ended.set()

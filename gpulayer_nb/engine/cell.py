@@ -1,0 +1,79 @@
+"""Runs one cell on a rank, as the notebook would.
+
+Runs in each rank's process. Owns the predefined names, the last expression's value and line numbers that match the notebook.
+"""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import Any
+
+PREDEFINED = ("rank", "local_rank", "node_rank", "world_size", "device", "dist", "torch")
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """`error` is the exception the cell raised, `traceback` its text as IPython draws it (ANSI colours)."""
+
+    has_value: bool = False
+    value: Any = None
+    error: BaseException | None = None
+    traceback: str = ""
+
+
+class _CaptureValue:
+    """Stands in for IPython's display hook: keeps the last expression's value instead of sending it."""
+
+    def __init__(self) -> None:
+        self.has_value, self.value = False, None
+
+    def __call__(self, value: Any = None) -> None:
+        self.has_value, self.value = value is not None, value
+
+
+def run_cell(shell: Any, source: str, cell: int) -> CellOutcome:
+    """Runs `source` in the shell's namespace under the notebook's cell number.
+
+    Args:
+        shell: the engine's IPython shell.
+        source: the cell's text; line 1 is the notebook's line 1.
+        cell: the notebook's execution count, shown in tracebacks as `Cell In[cell]`.
+    """
+    shell.execution_count = cell
+    capture, hook = _CaptureValue(), shell.display_trap.hook
+    shell.display_trap.hook = capture
+    show, shell._showtraceback = shell._showtraceback, _keep_traceback(shell)
+    try:
+        result = shell.run_cell(source, store_history=False)
+    finally:
+        shell.display_trap.hook = hook
+        shell._showtraceback = show
+    error = result.error_before_exec or result.error_in_exec
+    if error is not None:
+        text = "\n".join(shell._last_traceback or [f"{type(error).__name__}: {error}"])
+        return CellOutcome(error=error, traceback=text)
+    if capture.has_value and not _ends_with_semicolon(source):
+        return CellOutcome(has_value=True, value=capture.value)
+    return CellOutcome()
+
+
+def _keep_traceback(shell: Any) -> Any:
+    """IPython publishes an error to every client at once; here it belongs to the run's report."""
+
+    def keep(error_type: type[BaseException], error: BaseException, lines: list[str]) -> None:
+        shell._last_traceback = lines
+
+    return keep
+
+
+def _ends_with_semicolon(source: str) -> bool:
+    last = ""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.DEDENT):
+                last = token.string
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return source.rstrip().endswith(";")  # IPython syntax such as `!ls` is no Python
+    return last == ";"

@@ -1,0 +1,60 @@
+"""Sends a rank's records to whoever listens.
+
+Runs in each rank's process. Owns their numbers, the recent past for those who come late, and rank 0's `records.jsonl`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from gpulayer_nb.records.record import Record, encode
+from gpulayer_nb.records.wire import RECORDS_MESSAGE, RECORDS_TOPIC
+
+_KEPT_BATCHES = 2000  # some minutes of a run; the whole run is in the folder
+
+
+class Publisher:
+    """Numbers and publishes one rank's records of one run. Any thread may publish."""
+
+    def __init__(self, session: Any, socket: Any, run_id: str, rank: int, records_file: Path | None) -> None:
+        self._session, self._socket = session, socket
+        self._run_id, self._rank = run_id, rank
+        self._lock = threading.Lock()
+        self._next = 0
+        self._kept: deque[dict[str, Any]] = deque(maxlen=_KEPT_BATCHES)
+        self._file = records_file.open("a", buffering=1) if records_file else None
+
+    @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    def publish(self, *records: Record) -> None:
+        now = time.time()
+        encoded = [encode(record if record.time else dataclasses.replace(record, time=now)) for record in records]
+        with self._lock:
+            content = {"run_id": self._run_id, "rank": self._rank, "seq": self._next, "records": encoded}
+            self._next += 1
+            self._kept.append(content)
+            if self._file:
+                self._file.write(json.dumps(content) + "\n")
+            # An empty parent: with one, the hub would store every message and log a warning for each.
+            self._session.send(
+                self._socket, RECORDS_MESSAGE, content=content, parent={}, ident=f"{RECORDS_TOPIC}.{self._run_id}".encode()
+            )
+
+    def since(self, seq: int) -> list[dict[str, Any]]:
+        """The kept batches numbered `seq` and later."""
+        with self._lock:
+            return [batch for batch in self._kept if batch["seq"] >= seq]
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file:
+                self._file.close()
+                self._file = None

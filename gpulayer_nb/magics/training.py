@@ -1,0 +1,67 @@
+"""`%%gpulayer`: train from a cell."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, magics_class
+
+from gpulayer_nb.api.current import session
+from gpulayer_nb.api.shape import topology_for
+from gpulayer_nb.magics.cell import Cell, read_cell
+from gpulayer_nb.magics.options import environment, training_parser
+from gpulayer_nb.records.fit_names import FitNames
+from gpulayer_nb.records.fit_options import FitOptions
+
+
+@magics_class
+class TrainingMagics(Magics):  # type: ignore[misc]  # IPython's decorators are untyped
+    @cell_magic  # type: ignore[untyped-decorator]  # as above
+    def gpulayer(self, line: str, cell: str) -> None:
+        from gpulayer_nb.api.execute import execute
+        from gpulayer_nb.ui.choose import choose_view
+
+        options = training_parser().read(line)
+        executed = execute(session(), _request(options, read_cell(self.shell, cell)), choose_view)
+        if options.save_as:
+            self.shell.user_ns[options.save_as] = executed.run
+
+    gpulayer.__doc__ = "Train on several ranks from a cell.\n\n" + training_parser().format_help()
+
+
+def _request(options: argparse.Namespace, cell: Cell) -> Any:
+    from gpulayer_nb.client.run_request import RunRequest
+
+    present = session().topology
+    return RunRequest(
+        mode="train",
+        topology=topology_for(options.nodes, options.devices, present, accelerator=options.accelerator, default_devices=2),
+        accelerator=options.accelerator,
+        source=cell.source,
+        python=cell.python,
+        cell=cell.number,
+        options=_fit_options(options),
+        names=FitNames(model=options.model, train_loader=options.loader, val_loader=options.val_loader),
+        sync=not options.no_sync,
+        group_timeout_seconds=options.timeout,
+        env=environment(options),
+    )
+
+
+def _fit_options(options: argparse.Namespace) -> FitOptions:
+    """Without --epochs a run that has another limit goes on until that one."""
+    limited = options.max_steps is not None or options.max_time is not None
+    return FitOptions(
+        max_epochs=options.epochs if options.epochs is not None else (None if limited else 1),
+        max_steps=options.max_steps,
+        max_time_seconds=options.max_time,
+        precision=options.precision,
+        accumulate_grad_batches=options.accumulate,
+        gradient_clip_val=options.clip,
+        sync_batchnorm=options.sync_batchnorm,
+        find_unused_parameters=options.find_unused_parameters,
+        seed=options.seed,
+        checkpoint_dir=options.checkpoint_dir,
+        resume=options.resume,
+    )

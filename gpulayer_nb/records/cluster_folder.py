@@ -1,0 +1,70 @@
+"""A cluster's folder on this machine: connection files, logs, state. It goes when the cluster goes.
+
+Made in the kernel, used by the supervisor. Owns the layout and the place of the shared-memory files.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def clusters_root() -> Path:
+    """`$XDG_RUNTIME_DIR/gpulayer` (private, gone at log-out), else a private folder in the temporary folder."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK):
+        return Path(runtime) / "gpulayer"
+    return Path(tempfile.gettempdir()) / f"gpulayer-{os.getuid()}"
+
+
+@dataclass(frozen=True)
+class ClusterFolder:
+    path: Path
+
+    @classmethod
+    def create(cls, cluster_id: str, root: Path | None = None) -> ClusterFolder:
+        folder = cls((root or clusters_root()) / cluster_id)
+        for part in (folder.path.parent, folder.path, folder.path / "log", folder.path / "security", folder.path / "pid"):
+            part.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def cluster_id(self) -> str:
+        return self.path.name
+
+    @property
+    def engine_file(self) -> Path:
+        return self.path / "security" / "ipcontroller-engine.json"
+
+    @property
+    def client_file(self) -> Path:
+        return self.path / "security" / "ipcontroller-client.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    @property
+    def owner(self) -> Path:
+        """Who started the cluster: pid and start ticks."""
+        return self.path / "owner.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def blobs(self) -> Path:
+        """Big buffers, in memory where the system has a memory file system; the name alone leads from the folder to it."""
+        shared = Path("/dev/shm")
+        base = shared if os.access(shared, os.W_OK) else self.path
+        return base / f"gpulayer-{os.getuid()}-{self.cluster_id}"
+
+    def log_tail(self, name: str, lines: int = 12) -> str:
+        try:
+            return "\n".join((self.logs / name).read_text(errors="replace").splitlines()[-lines:])
+        except FileNotFoundError:
+            return ""

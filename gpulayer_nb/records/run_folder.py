@@ -1,0 +1,82 @@
+"""A run's folder on disk: `<root>/runs/<run_id>/`.
+
+Used wherever a run is written or read. Owns the layout:
+    run.json       what was asked, state, times
+    records.jsonl  everything rank 0 published, one batch a line
+    cell.py        the cell's source
+    logs/rank-N.log, checkpoints/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulayer_nb.records.record import Record, decode
+
+
+def default_root() -> Path:
+    """`$GPULAYER_HOME`, else the user's data folder (XDG)."""
+    if home := os.environ.get("GPULAYER_HOME"):
+        return Path(home)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "gpulayer"
+
+
+def new_run_id() -> str:
+    """Sorts by time, unique on this machine: `20260131-142305-3f2a`."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @classmethod
+    def create(cls, run_id: str, root: Path | None = None) -> RunFolder:
+        folder = cls((root or default_root()) / "runs" / run_id)
+        folder.logs.mkdir(parents=True)
+        return folder
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def records(self) -> Path:
+        return self.path / "records.jsonl"
+
+    def log(self, rank: int) -> Path:
+        return self.logs / f"rank-{rank}.log"
+
+    def write_facts(self, facts: dict[str, Any]) -> None:
+        """Writes run.json whole or not at all."""
+        temporary = self.path / f".run.json.{os.getpid()}"
+        temporary.write_text(json.dumps(facts, indent=1))
+        temporary.replace(self.path / "run.json")
+
+    def write_cell(self, source: str) -> None:
+        (self.path / "cell.py").write_text(source)
+
+    def read_records(self) -> Iterator[Record]:
+        """All records in rank 0's order; a half-written last line is left out."""
+        if not self.records.exists():
+            return
+        with self.records.open() as lines:
+            for line in lines:
+                if not line.endswith("\n"):
+                    return
+                for data in json.loads(line)["records"]:
+                    record = decode(data)
+                    if record is not None:
+                        yield record

@@ -1,0 +1,75 @@
+"""Puts the fit that is on into a module and takes it out again.
+
+Runs in a rank. Owns the two shapes a module can have: ours, and a LightningModule, which is accepted as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from gpulayer_nb.errors import UsageError
+from gpulayer_nb.train.module import Module
+from gpulayer_nb.train.running_fit import RunningFit
+
+
+def check_module(module: Any) -> None:
+    """Refuse what the loop cannot train.
+
+    Raises:
+        UsageError: it is no Module, and has no training_step and configure_optimizers of its own.
+    """
+    if isinstance(module, Module):
+        return
+    if isinstance(module, nn.Module) and hasattr(module, "training_step") and hasattr(module, "configure_optimizers"):
+        if getattr(module, "automatic_optimization", True) is False:
+            raise UsageError(f"{type(module).__name__} optimizes by hand (automatic_optimization=False), which is not supported here.")
+        return
+    hint = " Give loss_fn and optimizer with it." if isinstance(module, nn.Module) else ""
+    raise UsageError(
+        f"a {type(module).__name__} cannot be fitted as it is: it is no gpulayer_nb.Module with training_step and "
+        f"configure_optimizers.{hint}"
+    )
+
+
+@contextmanager
+def attached(module: Any, running: RunningFit) -> Iterator[None]:
+    """While the context is on, `module.log` and `module.trainer` belong to the fit; afterwards no trace is left."""
+    if isinstance(module, Module):
+        module.__dict__["_gpulayer_fit"] = running
+        try:
+            yield
+        finally:
+            module.__dict__.pop("_gpulayer_fit", None)
+        return
+    own_trainer = module.__dict__.get("_trainer")
+    module.__dict__["_trainer"] = running  # what LightningModule.trainer returns
+    module.__dict__["log"] = _Log(running)
+    module.__dict__["log_dict"] = _LogDict(running)
+    try:
+        yield
+    finally:
+        module.__dict__["_trainer"] = own_trainer
+        del module.__dict__["log"], module.__dict__["log_dict"]
+
+
+class _Log:
+    """`LightningModule.log` for the time of a fit; what Lightning needs for its own averaging is accepted and not needed."""
+
+    def __init__(self, running: RunningFit) -> None:
+        self._add = running.metric_log.add
+
+    def __call__(
+        self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, on_step: bool | None = None,
+        on_epoch: bool | None = None, *_: Any, batch_size: int | None = None, **__: Any,
+    ) -> None:  # fmt: skip
+        self._add(name, value, batch_size, on_step, on_epoch, prog_bar)
+
+
+class _LogDict(_Log):
+    def __call__(self, dictionary: Any, *arguments: Any, **options: Any) -> None:  # type: ignore[override]  # takes many names
+        for name, value in dictionary.items():
+            super().__call__(name, value, *arguments, **options)

@@ -1,0 +1,262 @@
+"""Divides a loader among the ranks without losing anything else the user set on it.
+
+Runs in a rank before its first step. Owns which sampling can be divided and what is said when it cannot. The user's own
+loader is never changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from gpulayer_nb.errors import UsageError
+from gpulayer_nb.plan.shards import Remainder, Shard
+from gpulayer_nb.plan.topology import count
+from gpulayer_nb.train.samplers import DealtSampler, ShardSampler, SkippingSampler
+from gpulayer_nb.train.seed import mixed
+from gpulayer_nb.train.stream_share import StreamShare
+
+Agree = Callable[[str], bool]
+
+
+@dataclass
+class DividedLoader:
+    """One rank's part of a loader.
+
+    `batches` is how many batches this rank has in an epoch, None if that is unknown; `equal` says that all ranks are sure to
+    have as many; `samples` counts the data over all ranks, each sample once, None if unknown.
+    """
+
+    source: Any
+    batch_size: int | None
+    batches: int | None
+    samples: int | None
+    equal: bool
+    notices: tuple[str, ...] = ()
+    _skipping: SkippingSampler | None = None
+    _samplers: tuple[Any, ...] = ()
+    _generator: torch.Generator | None = None
+    _worker_seed: tuple[int, ...] = field(default=())
+
+    def epoch(self, epoch: int, *, skip_batches: int = 0, limit: int | float | None = None) -> Iterator[Any]:
+        """The batches of one epoch, in the order of that epoch.
+
+        Args:
+            skip_batches: leave out the first ones (a resumed epoch).
+            limit: stop after so many batches (int) or that share of them (float).
+        """
+        for sampler in self._samplers:
+            sampler.set_epoch(epoch)
+        if self._generator is not None:
+            self._generator.manual_seed(mixed(*self._worker_seed, epoch))
+        if self._skipping is not None:
+            self._skipping.skip = skip_batches
+        batches = iter(self.source)
+        if skip_batches and self._skipping is None:
+            batches = islice(batches, skip_batches, None)
+        most = self.limited(limit)
+        return batches if limit is None or most is None else islice(batches, max(0, most - skip_batches))
+
+    def limited(self, limit: int | float | None) -> int | None:
+        """Batches of an epoch under a limit.
+
+        Raises:
+            UsageError: a share of a loader whose length is unknown.
+        """
+        if limit is None:
+            return self.batches
+        if isinstance(limit, float):
+            if self.batches is None:
+                raise UsageError(f"a limit of {limit} of the batches needs a loader with a length; give a number of batches.")
+            return int(self.batches * limit)
+        return limit if self.batches is None else min(limit, self.batches)
+
+
+def divide(
+    loader: Any,
+    rank: int,
+    world_size: int,
+    *,
+    training: bool,
+    seed: int | None = None,
+    fallback_seed: int = 0,
+    worker_seed: int = 0,
+    replace_sampler: bool = True,
+    agree: Agree = lambda digest: True,
+    device_type: str = "cpu",
+) -> DividedLoader:
+    """This rank's part of a loader: every sample once over all ranks (in training some twice, so that ranks stay in step).
+
+    Args:
+        seed: of the shuffles; else that of the loader's generator; else `fallback_seed`.
+        worker_seed: from which a loader with its own generator seeds its worker processes, differently on each rank.
+        replace_sampler: False: the loader is already divided and is taken as it is.
+        agree: whether all ranks hold the same digest; asked only for samplers that are not torch's own two.
+
+    Raises:
+        UsageError: the loader cannot be divided; says which part of it and what to do.
+    """
+    what = "training" if training else "validation"
+    if not isinstance(loader, DataLoader):
+        return _as_it_is(loader, world_size, what)
+    if not replace_sampler:
+        return _already_divided(loader, rank, world_size)
+    if training and not isinstance(loader.dataset, IterableDataset) and _length(loader.dataset) == 0:
+        raise UsageError("the training loader's data set is empty: there is nothing to train on.")
+    own = copy.copy(loader)
+    own.__dict__["_iterator"] = None  # persistent workers are the copy's own
+    _use_fork(own, device_type)
+    divided = _divide_stream(own, rank, world_size, training) if isinstance(loader.dataset, IterableDataset) else None
+    if divided is None:
+        if seed is None:
+            seed = fallback_seed if loader.generator is None else loader.generator.initial_seed()
+        divided = _divide_samples(own, rank, world_size, training=training, seed=seed, agree=agree)
+    if loader.generator is not None:
+        divided._generator = torch.Generator()  # the same one on every rank would give every rank's workers the same noise
+        divided._worker_seed = (worker_seed, loader.generator.initial_seed(), rank)
+        own.generator = divided._generator
+    return divided
+
+
+def _divide_samples(own: Any, rank: int, world_size: int, *, training: bool, seed: int, agree: Agree) -> DividedLoader:
+    sampler, batch_sampler, batch_size = own.sampler, own.batch_sampler, own.batch_size
+    groups = batch_sampler is not None and batch_size is None  # the user's own batch sampler
+    chosen = batch_sampler if groups else sampler
+    length = _length(own.dataset)
+    if isinstance(chosen, DistributedSampler) or (groups and isinstance(getattr(chosen, "sampler", None), DistributedSampler)):
+        return _own_distributed(own, chosen, rank, world_size)
+    remainder: Remainder = ("drop" if own.drop_last else "pad") if training else "keep"
+    notices: list[str] = []
+    whole = type(sampler) is SequentialSampler or (
+        type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == length
+    )
+    if not groups and whole:
+        shuffle = type(sampler) is RandomSampler
+        dealt: Any = ShardSampler(Shard(length, rank, world_size, remainder), shuffle=shuffle, seed=seed)
+        samples: int | None = min(dealt.shard.total, length)
+        repeated = dealt.shard.repeated
+    else:
+        total = _length(chosen)
+        if total is None:
+            raise UsageError(
+                f"{type(chosen).__name__} has no length, so its draws cannot be divided among {count(world_size, 'rank')}. "
+                "Give it a __len__, or divide the data yourself and set use_distributed_sampler=False."
+            )
+        if world_size == 1:
+            agree = lambda digest: True  # noqa: E731  # nobody to disagree with
+        dealt = DealtSampler(chosen, rank, world_size, "pad" if groups and training else remainder, seed=seed, agree=agree)
+        samples = None if groups else total
+        repeated = Shard(total, rank, world_size, dealt.remainder).repeated
+    if training and 0 < repeated and len(dealt) * world_size - repeated < world_size:
+        have = len(dealt) * world_size - repeated
+        notices.append(
+            f"{count(have, 'batch' if groups else 'training sample')} for {count(world_size, 'rank')}: "
+            "some are used twice in each step, so that every rank has one."
+        )
+    skipping = SkippingSampler(dealt)
+    if groups:
+        own.__dict__["batch_sampler"] = skipping
+        own.__dict__["sampler"] = dealt
+    elif batch_sampler is None:  # batch_size=None: the data set gives whole batches
+        own.__dict__["sampler"] = skipping
+    else:
+        own.__dict__["sampler"] = dealt
+        if type(batch_sampler) is not BatchSampler:
+            raise UsageError(
+                f"the loader's batch sampler is a {type(batch_sampler).__name__} made by the loader itself; it cannot be remade "
+                "for a part of the data. Pass it as batch_sampler=, or set use_distributed_sampler=False."
+            )
+        skipping = SkippingSampler(_Batches(dealt, batch_size, own.drop_last))
+        own.__dict__["batch_sampler"] = skipping
+    return DividedLoader(
+        source=own, batch_size=batch_size, batches=len(own), samples=samples, equal=True, notices=tuple(notices),
+        _skipping=skipping, _samplers=(dealt,),
+    )  # fmt: skip
+
+
+class _Batches(BatchSampler):
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)  # type: ignore[union-attr]  # one of ours
+
+
+def _own_distributed(own: Any, chosen: Any, rank: int, world_size: int) -> DividedLoader:
+    """The user has put a DistributedSampler in: keep it, tell it the epoch, and check that it is meant for these ranks."""
+    sampler = chosen if isinstance(chosen, DistributedSampler) else chosen.sampler
+    if (sampler.num_replicas, sampler.rank) != (world_size, rank):
+        raise UsageError(
+            f"the loader's DistributedSampler is for rank {sampler.rank} of {sampler.num_replicas}, but this is rank {rank} of "
+            f"{world_size}. Leave the sampler out (shuffle=True is enough): the data are divided for you."
+        )
+    return DividedLoader(
+        source=own, batch_size=own.batch_size, batches=len(own), samples=_length(own.dataset), equal=True, _samplers=(sampler,)
+    )
+
+
+def _divide_stream(own: Any, rank: int, world_size: int, training: bool) -> DividedLoader:
+    notices: tuple[str, ...] = ()
+    if world_size > 1:
+        own.__dict__["dataset"] = StreamShare(own.dataset, rank, world_size, training=training)
+        own.__dict__["_IterableDataset_len_called"] = None
+        notices = (
+            f"{type(own.dataset._inner).__name__} is a stream: rank r takes items r, r + {world_size}, …, so it has to come in the "
+            "same order on every rank. If it divides itself, set use_distributed_sampler=False.",
+        )
+    return DividedLoader(
+        source=own, batch_size=own.batch_size, batches=None, samples=None, equal=world_size == 1, notices=notices
+    )
+
+
+def _already_divided(loader: Any, rank: int, world_size: int) -> DividedLoader:
+    samplers = tuple(s for s in (loader.sampler, loader.batch_sampler) if callable(getattr(s, "set_epoch", None)))
+    return DividedLoader(
+        source=loader, batch_size=loader.batch_size, batches=_length(loader), samples=None, equal=world_size == 1, _samplers=samplers
+    )
+
+
+def _as_it_is(loader: Any, world_size: int, what: str) -> DividedLoader:
+    """Something that is no DataLoader: every rank reads what its own one gives."""
+    if not isinstance(loader, Iterable):
+        raise UsageError(
+            f"the {what} loader is a {type(loader).__name__}, which cannot be iterated. Give a torch DataLoader or another iterable of batches."
+        )
+    notices: tuple[str, ...] = ()
+    if world_size > 1:
+        notices = (
+            f"the {what} loader is a {type(loader).__name__}, not a torch DataLoader, so it is not divided: every rank reads all "
+            "that its own gives. Use a DataLoader to have the data divided.",
+        )
+    samplers = (loader,) if callable(getattr(loader, "set_epoch", None)) else ()
+    return DividedLoader(
+        source=loader, batch_size=getattr(loader, "batch_size", None), batches=_length(loader), samples=None,
+        equal=world_size == 1, notices=notices, _samplers=samplers,
+    )  # fmt: skip
+
+
+def _use_fork(own: Any, device_type: str) -> None:
+    """Data sets defined in a notebook cell cannot be imported by a fresh process, so loader workers are forked on CPU."""
+    if own.num_workers == 0 or own.multiprocessing_context is not None or device_type != "cpu":
+        return
+    if multiprocessing.get_start_method() != "fork" and "fork" in multiprocessing.get_all_start_methods():
+        own.multiprocessing_context = "fork"
+
+
+def _length(thing: Any) -> int | None:
+    """Its length, or None if it has none."""
+    try:
+        return len(thing)
+    except (TypeError, NotImplementedError):
+        return None

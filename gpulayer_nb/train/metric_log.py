@@ -1,0 +1,154 @@
+"""What one rank has logged since the last exchange, and its sums for the epoch.
+
+Runs in a rank, inside the hottest loop: keeping a value must cost almost nothing and must never wait for a device.
+Must not know other ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpulayer_nb.errors import UsageError
+
+FOLD_AT = 1024  # values kept as they came, before they are folded into sums outside training steps
+
+Entry = tuple[str, Any, float]  # name, a float or a one-number tensor of its own on a device, weight in samples
+
+
+@dataclass
+class EpochSums:
+    """Per name Σ value·weight and Σ weight, in float64; and the samples of the pass."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+    samples: int = 0
+
+    def add(self, name: str, value: float, weight: float) -> None:
+        self.values[name] = self.values.get(name, 0.0) + value * weight
+        self.weights[name] = self.weights.get(name, 0.0) + weight
+
+
+class MetricLog:
+    """Takes what `log` is given. The loop sets `weight` for each batch and closes each optimizer step."""
+
+    def __init__(self) -> None:
+        self.weight = 1  # samples of the batch in hand: the weight of a value that brings none
+        self.in_steps = False  # values belong to the training step that is on
+        self.sums = EpochSums()
+        self.prog_bar: dict[str, None] = {}
+        self._off_step: set[str] = set()
+        self._off_epoch: set[str] = set()
+        self._entries: list[Entry] = []
+        self._step_ends: list[int] = []  # number of entries at the end of each closed step
+        self._step_samples = 0
+
+    def add(
+        self,
+        name: str,
+        value: Any,
+        batch_size: int | None = None,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        prog_bar: bool = False,
+    ) -> None:
+        """Keep one value. A device tensor is copied on its device and read at the next exchange."""
+        if isinstance(value, Tensor):
+            value = self._number_of(name, value)
+        else:
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                raise UsageError(
+                    f"log({name!r}, …) got a {type(value).__name__}; it records one number, for example a loss."
+                ) from None
+        self._entries.append((name, value, self.weight if batch_size is None else batch_size))
+        if on_step is False:
+            self._off_step.add(name)
+        if on_epoch is False:
+            self._off_epoch.add(name)
+        if prog_bar:
+            self.prog_bar[name] = None
+        if not self.in_steps and len(self._entries) >= FOLD_AT:
+            self.fold()
+
+    def _number_of(self, name: str, value: Tensor) -> Any:
+        if value.numel() != 1:
+            raise UsageError(
+                f"log({name!r}, …) got a tensor of shape {tuple(value.shape)}; it records one number, for example its .mean()."
+            )
+        if value.is_cpu:
+            return float(value.item())
+        exact = torch.float32 if value.device.type == "mps" else torch.float64
+        return value.detach().reshape(()).to(exact, copy=True)  # a copy: the caller may go on changing its tensor in place
+
+    def end_step(self, samples: int) -> None:
+        """Close an optimizer step of `samples` samples on this rank."""
+        self._step_ends.append(len(self._entries))
+        self._step_samples += samples
+
+    @property
+    def open_steps(self) -> int:
+        """Closed optimizer steps since the last `take_steps`."""
+        return len(self._step_ends)
+
+    def take_steps(self) -> tuple[list[dict[str, float]], int]:
+        """Each closed step's values (weighted means of what this rank logged in it) and the samples of all of them.
+
+        The values also go into the epoch's sums. Nothing of the steps is kept.
+        """
+        entries, ends = self._entries, self._step_ends
+        left = entries[ends[-1] :] if ends else entries
+        entries = _on_host(entries[: ends[-1]] if ends else [])
+        self._entries, self._step_ends = left, []
+        steps: list[dict[str, float]] = []
+        start = 0
+        for end in ends:
+            values: dict[str, float] = {}
+            weights: dict[str, float] = {}
+            for name, value, weight in entries[start:end]:
+                if name not in values:
+                    values[name], weights[name] = value, weight
+                else:  # logged again in the same step, as with accumulated batches
+                    total = weights[name] + weight
+                    share = weight / total if total else 0.5
+                    values[name], weights[name] = values[name] * (1 - share) + value * share, total
+                self._add_to_epoch(name, value, weight)
+            if self._off_step:
+                values = {name: value for name, value in values.items() if name not in self._off_step}
+            steps.append(values)
+            start = end
+        samples, self._step_samples = self._step_samples, 0
+        return steps, samples
+
+    def fold(self) -> None:
+        """Add the values of no step (validation, epoch ends) to the sums."""
+        entries, self._entries = _on_host(self._entries), []
+        for name, value, weight in entries:
+            self._add_to_epoch(name, value, weight)
+
+    def take_sums(self) -> EpochSums:
+        """The pass's sums so far; the next pass starts from nothing."""
+        self.fold()
+        sums, self.sums = self.sums, EpochSums()
+        return sums
+
+    def _add_to_epoch(self, name: str, value: float, weight: float) -> None:
+        if name not in self._off_epoch:
+            self.sums.add(name, value, weight)
+
+
+def _on_host(entries: list[Entry]) -> list[Entry]:
+    """The entries with every device tensor read, waiting for the device once."""
+    waiting = [(index, value) for index, (_, value, _) in enumerate(entries) if value.__class__ is not float]
+    if not waiting:
+        return entries
+    read = torch.stack([value for _, value in waiting]).tolist()
+    entries = list(entries)
+    for (index, _), number in zip(waiting, read, strict=True):
+        name, _, weight = entries[index]
+        entries[index] = (name, number, weight)
+    return entries

@@ -1,0 +1,123 @@
+"""What a module and its callbacks see of the fit that is on, as `self.trainer` or `trainer`.
+
+Lives in a rank for the time of one fit. Owns the fit's present state; the loop changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gpulayer_nb.plan.topology import RankPlace
+from gpulayer_nb.records.fit_options import FitOptions
+from gpulayer_nb.train.metric_log import MetricLog
+from gpulayer_nb.train.position import FitPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpulayer_nb.train.callback import Callback
+    from gpulayer_nb.train.optimizers import Optimization
+
+
+class RunningFit:
+    """One fit (or validation, test, prediction) on this rank."""
+
+    def __init__(
+        self,
+        options: FitOptions,
+        place: RankPlace,
+        world_size: int,
+        devices_per_node: int,
+        device: torch.device,
+        position: FitPosition,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: Path | None,
+    ) -> None:
+        self.options = options
+        self.place = place
+        self.world_size = world_size
+        self.devices_per_node = devices_per_node
+        self.device = device
+        self.position = position
+        self.callbacks = tuple(callbacks)
+        self.checkpoint_dir = checkpoint_dir
+        self.metric_log = MetricLog()
+        self.should_stop = False  # set it, on any rank, to end after the next agreed step
+        self.callback_metrics: dict[str, float] = {}  # last epoch means over all ranks, and last step means
+        self.epoch_metrics: dict[str, float] = {}  # this epoch's means over all ranks, as far as they are known
+        self.awaits_validation = False  # there is a validation loader, and it has not been used yet
+        self.optimization: Optimization | None = None
+        self.epochs_done = 0
+        self.batches_done = 0  # of the epoch that is on
+        self.num_training_batches: int | None = None
+        self.estimated_stepping_batches: int | None = None  # optimizer steps of the whole fit, None if unknown
+        self.datamodule: Any = None
+        self.checkpoint_paths: list[str] = []
+        self.write_checkpoint: Callable[[Path], None] | None = None  # set by the loop
+
+    @property
+    def current_epoch(self) -> int:
+        return self.position.epoch
+
+    @property
+    def global_step(self) -> int:
+        return self.position.global_step
+
+    @property
+    def global_rank(self) -> int:
+        return self.place.rank
+
+    @property
+    def local_rank(self) -> int:
+        return self.place.local_rank
+
+    @property
+    def node_rank(self) -> int:
+        return self.place.node_rank
+
+    @property
+    def num_nodes(self) -> int:
+        return -(-self.world_size // self.devices_per_node)
+
+    @property
+    def num_devices(self) -> int:
+        return self.devices_per_node
+
+    @property
+    def is_global_zero(self) -> bool:
+        return self.place.rank == 0
+
+    @property
+    def max_epochs(self) -> int | None:
+        return self.options.max_epochs
+
+    @property
+    def max_steps(self) -> int | None:
+        return self.options.max_steps
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return [] if self.optimization is None else list(self.optimization.optimizers)
+
+    def log(self, name: str, value: Any, *, on_step: bool | None = None, on_epoch: bool | None = None) -> None:
+        """What a callback wants to record; as `Module.log`."""
+        self.metric_log.add(name, value, None, on_step, on_epoch)
+
+    def save_checkpoint(self, path: str | Path) -> None:
+        """Write the whole state of the fit to `path`. May be called on all ranks; global rank 0 writes."""
+        if self.write_checkpoint is None or not self.is_global_zero:
+            return
+        self.write_checkpoint(Path(path))
+        if str(path) not in self.checkpoint_paths:
+            self.checkpoint_paths.append(str(path))
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Delete a checkpoint of this fit; global rank 0 does it."""
+        if self.is_global_zero:
+            Path(path).unlink(missing_ok=True)
+            if str(path) in self.checkpoint_paths:
+                self.checkpoint_paths.remove(str(path))

@@ -1,0 +1,125 @@
+"""A real JupyterLab with a token, in folders of its own, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER_FLAGS = [
+    "--no-sandbox",  # CI runs as root
+    "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",  # asks nothing of the internet
+]  # fmt: skip
+START_SECONDS = 60.0
+END_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running JupyterLab; `folder` holds its notebooks."""
+
+    address: str
+    token: str
+    folder: Path
+
+    def url(self, notebook: str) -> str:
+        return f"{self.address}/lab/tree/{notebook}?token={self.token}&reset"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """JupyterLab on a free port. Its whole process tree is gone afterwards, kernels and ranks included."""
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    for notebook in NOTEBOOKS.glob("*.ipynb"):
+        shutil.copy(notebook, folder)
+    settings = tmp_path / "app" / "settings"
+    settings.mkdir(parents=True)
+    (settings / "overrides.json").write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
+    environment = {**os.environ, **{f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}}
+    token, port = secrets.token_hex(16), _free_port()
+    log = tmp_path / "lab.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0",
+             f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", f"--LabApp.app_settings_dir={settings}",
+             f"--LabApp.user_settings_dir={tmp_path / 'user'}", f"--LabApp.workspaces_dir={tmp_path / 'workspaces'}",
+             "--LabApp.expose_app_in_browser=True"],
+            stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
+        )  # fmt: skip
+    try:
+        _wait_until_it_answers(f"http://127.0.0.1:{port}/api", server, log)
+        yield Lab(f"http://127.0.0.1:{port}", token, folder)
+    finally:
+        _end(server)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A browser's page, wide enough for a notebook with a run view."""
+    browser_path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    assert browser_path, f"none of {', '.join(BROWSERS)} is installed; on Debian: apt-get install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=BROWSER_FLAGS)
+        try:
+            yield browser.new_page(viewport={"width": 1280, "height": 1000})
+        finally:
+            browser.close()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where screenshots go: $GPULAYER_SCREENSHOTS, if somebody wants to look at them, else the test's own folder."""
+    folder = Path(os.environ.get("GPULAYER_SCREENSHOTS") or tmp_path / "pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_it_answers(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert server.poll() is None, f"JupyterLab ended with {server.returncode}:\n{log.read_text()}"
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not answer within {START_SECONDS:.0f} s:\n{log.read_text()}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    tree = [*psutil.Process(server.pid).children(recursive=True)] if server.poll() is None else []
+    server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait(END_SECONDS)
+    _, alive = psutil.wait_procs(tree, timeout=END_SECONDS)
+    for process in alive:
+        process.kill()
+    assert not alive, f"JupyterLab's shutdown left these processes (killed now): {alive}"

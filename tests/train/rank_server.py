@@ -1,0 +1,84 @@
+"""A process that imports torch once and forks test ranks from it. Started as a script by the `ranks` fixture.
+
+Reads one JSON line per job on stdin and answers with the ranks' process ids. Each rank runs the job's function inside a
+gloo group and leaves its result in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+COLLECTIVE_SECONDS = 20  # longest wait of a collective in a test
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What a test function is given."""
+
+    rank: int
+    world_size: int
+    devices: int
+
+
+def run_rank(job: dict[str, Any], rank: int) -> None:
+    import cloudpickle
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    folder, world_size, devices = Path(job["folder"]), job["world_size"], job["devices"]
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK=str(rank % devices), GROUP_RANK=str(rank // devices))
+    try:
+        if world_size > 1:
+            store = dist.FileStore(str(folder / "store"), world_size)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
+        function = pickle.loads((folder / "function").read_bytes())
+        outcome: Any = ("result", function(Rank(rank, world_size, devices)))
+    except BaseException as error:
+        outcome = ("error", error, traceback.format_exc())
+    try:
+        data = cloudpickle.dumps(outcome)
+    except Exception:
+        data = pickle.dumps(("error", RuntimeError(repr(outcome[1])), traceback.format_exc()))
+    (folder / f"unfinished-{rank}").write_bytes(data)
+    os.replace(folder / f"unfinished-{rank}", folder / f"rank-{rank}")
+
+
+def serve() -> None:
+    import torch._dynamo  # noqa: F401  # the first DistributedDataParallel imports it: seconds, once for all ranks
+    import torch.distributed
+    import torch.nn.parallel
+    import torch.utils.data  # noqa: F401
+
+    import gpulayer_nb.train.fit  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ranks are not waited for
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        pids = []
+        for rank in range(job["world_size"]):
+            pid = os.fork()
+            if pid == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                status = 1
+                try:
+                    run_rank(job, rank)
+                    status = 0
+                finally:
+                    os._exit(status)  # no teardown: torch's gloo may deadlock in it
+            pids.append(pid)
+        print(json.dumps(pids), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
