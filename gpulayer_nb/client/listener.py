@@ -17,9 +17,16 @@ from gpulayer_nb.records.wire import RECORDS_MESSAGE
 
 
 class RunListener:
-    """Hears one run. `displays` holds what ranks displayed (plots, tables): (rank, MIME bundle, metadata)."""
+    """Hears one run.
 
-    def __init__(self, run_id: str, ranks: Mapping[str, int], history: RunHistory, wake: Callable[[], None]) -> None:
+    Args:
+        ranks: rank of each engine, by ipyparallel's number: an engine's output carries nothing else.
+
+    Attributes:
+        displays: what ranks displayed (plots, tables): (rank, MIME bundle, metadata).
+    """
+
+    def __init__(self, run_id: str, ranks: Mapping[int, int], history: RunHistory, wake: Callable[[], None]) -> None:
         self._run_id, self._ranks, self._history, self._wake = run_id, dict(ranks), history, wake
         self._lock = threading.Lock()
         self._sequencers = {rank: Sequencer() for rank in self._ranks.values()}
@@ -27,14 +34,15 @@ class RunListener:
         self.done: set[int] = set()
         self.displays: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
 
-    def hear(self, message: dict[str, Any]) -> None:
-        """Takes one message from the tap."""
+    def hear(self, topic: str, message: dict[str, Any]) -> None:
+        """Takes one message from the tap; an engine's own topics are `engine.<number>.<what>`."""
         kind, content = message["header"]["msg_type"], message["content"]
         if kind == RECORDS_MESSAGE:
             if content["run_id"] == self._run_id:
                 self.take_batch(content)
             return
-        rank = self._ranks.get(message["metadata"].get("engine", ""))
+        number = topic.split(".")[1] if topic.startswith("engine.") else ""
+        rank = self._ranks.get(int(number)) if number.isdigit() else None
         if rank is None:
             return
         if kind == "stream":

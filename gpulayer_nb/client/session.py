@@ -124,13 +124,13 @@ class Session:
         if group.fresh and before is not None:
             history.apply(Notice(text=_new_processes(before, request.topology)))
         wake = threading.Event()
-        listener = self._listener = RunListener(
-            run_id, {assignment.engine: assignment.place.rank for assignment in group.assignments}, history, wake.set
-        )
-        self._listen()
         connection = self.cluster.connection
         if connection is None:
             raise ClusterError("The embedded cluster went away. Next: run the cell again.")
+        numbers = connection.engines()
+        ranks = {numbers[assignment.engine]: assignment.place.rank for assignment in group.assignments if assignment.engine in numbers}
+        listener = self._listener = RunListener(run_id, ranks, history, wake.set)
+        self._listen()
         driver = self._driver = Driver(
             connection,
             group,
@@ -246,10 +246,10 @@ class Session:
         self._tap.start()
         self._tapped = folder.client_file
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _hear(self, topic: str, message: dict[str, Any]) -> None:
         listener = self._listener
         if listener is not None:
-            listener.hear(message)
+            listener.hear(topic, message)
 
 
 def _uses_of_a_fit(request: RunRequest) -> str:

@@ -17,9 +17,9 @@ TOPICS = (b"gpulayer", b"engine")
 
 
 class Tap(threading.Thread):
-    """Calls `on_message(message)` for every message of our topics and every engine's output, in order per engine."""
+    """Calls `on_message(topic, message)` for every message of our topics and every engine's output, in order per engine."""
 
-    def __init__(self, info: dict[str, Any], on_message: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, info: dict[str, Any], on_message: Callable[[str, dict[str, Any]], None]) -> None:
         super().__init__(name="gpulayer-tap", daemon=True)
         self._session = Session(
             key=info["key"].encode(), signature_scheme=info["signature_scheme"], packer=info["pack"], unpacker=info["unpack"]
@@ -45,12 +45,12 @@ class Tap(threading.Thread):
             self._socket.close()
 
     def _read(self) -> None:
-        _, frames = self._session.feed_identities(self._socket.recv_multipart())
+        topics, frames = self._session.feed_identities(self._socket.recv_multipart())
         try:
             message = self._session.deserialize(frames)
         except ValueError:
             return  # signed with another key: not from this cluster
-        self._on_message(message)
+        self._on_message(topics[0].decode() if topics else "", message)
 
     def end(self) -> None:
         self._ended.set()

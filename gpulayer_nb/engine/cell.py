@@ -5,8 +5,11 @@ Runs in each rank's process. Owns the predefined names, the last expression's va
 
 from __future__ import annotations
 
+import contextlib
 import io
+import sys
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,12 +47,12 @@ def run_cell(shell: Any, source: str, cell: int) -> CellOutcome:
     shell.execution_count = cell
     capture, hook = _CaptureValue(), shell.display_trap.hook
     shell.display_trap.hook = capture
-    show, shell._showtraceback = shell._showtraceback, _keep_traceback(shell)
+    shell._last_traceback = None
     try:
-        result = shell.run_cell(source, store_history=False)
+        with _kept_tracebacks(shell):
+            result = shell.run_cell(source, store_history=False)
     finally:
         shell.display_trap.hook = hook
-        shell._showtraceback = show
     error = result.error_before_exec or result.error_in_exec
     if error is not None:
         text = "\n".join(shell._last_traceback or [f"{type(error).__name__}: {error}"])
@@ -59,13 +62,23 @@ def run_cell(shell: Any, source: str, cell: int) -> CellOutcome:
     return CellOutcome()
 
 
-def _keep_traceback(shell: Any) -> Any:
-    """IPython publishes an error to every client at once; here it belongs to the run's report."""
+@contextlib.contextmanager
+def _kept_tracebacks(shell: Any) -> Iterator[None]:
+    """IPython would publish an error to every client at once, and print an interrupt; here both belong to the run's report."""
+    show, publish = shell.showtraceback, shell._showtraceback
 
     def keep(error_type: type[BaseException], error: BaseException, lines: list[str]) -> None:
         shell._last_traceback = lines
 
-    return keep
+    def show_errors_only(*args: Any, **kwargs: Any) -> None:
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            show(*args, **kwargs)
+
+    shell.showtraceback, shell._showtraceback = show_errors_only, keep
+    try:
+        yield
+    finally:
+        shell.showtraceback, shell._showtraceback = show, publish
 
 
 def _ends_with_semicolon(source: str) -> bool:

@@ -20,7 +20,7 @@ class RanksMagics(Magics):  # type: ignore[misc]  # IPython's decorators are unt
         from gpulayer_nb.api.ranks_cell import run_ranks_cell
 
         options = ranks_parser().read(line)
-        values = run_ranks_cell(session(), _request(options, read_cell(self.shell, cell)))
+        values = run_ranks_cell(session(), _request(options, read_cell(self.shell, "%%ranks", line, cell)))
         if options.save_as:
             self.shell.user_ns[options.save_as] = values
 

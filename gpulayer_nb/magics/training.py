@@ -23,7 +23,7 @@ class TrainingMagics(Magics):  # type: ignore[misc]  # IPython's decorators are 
         from gpulayer_nb.ui.choose import choose_view
 
         options = training_parser().read(line)
-        executed = execute(session(), _request(options, read_cell(self.shell, cell)), choose_view)
+        executed = execute(session(), _request(options, read_cell(self.shell, "%%gpulayer", line, cell)), choose_view)
         if options.save_as:
             self.shell.user_ns[options.save_as] = executed.run
 

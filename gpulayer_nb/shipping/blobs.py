@@ -82,9 +82,13 @@ def map_file(path: Path, size_bytes: int) -> memoryview:
         with open(path, "rb") as file:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except (OSError, ValueError) as error:
-        raise ShippingError(f"A shipped buffer of {size_bytes:,} bytes is gone from {path.parent} ({error}). Next: run the cell again.") from error
+        raise ShippingError(
+            f"A shipped buffer of {size_bytes:,} bytes is gone from {path.parent} ({error}). Next: run the cell again."
+        ) from error
     if len(view) != size_bytes:
-        raise ShippingError(f"A shipped buffer has {len(view):,} bytes instead of {size_bytes:,} in {path}. Next: run the cell again.")
+        raise ShippingError(
+            f"A shipped buffer has {len(view):,} bytes instead of {size_bytes:,} in {path}. Next: run the cell again."
+        )
     return view
 
 

@@ -27,7 +27,9 @@ class Closure:
         tolerant_values: leave out what values depend on and cannot be pickled.
     """
 
-    def __init__(self, scope: Scope, ships: Callable[[str], bool], left_alone: Mapping[str, str], *, tolerant_values: bool = False) -> None:
+    def __init__(
+        self, scope: Scope, ships: Callable[[str], bool], left_alone: Mapping[str, str], *, tolerant_values: bool = False
+    ) -> None:
         self.dumps: dict[str, Dump] = {}
         self.digests = DigestCache()
         self.imports: set[str] = set()
@@ -70,7 +72,7 @@ class Closure:
                     if other not in self.dumps and self._ships(other):
                         used_by.setdefault(other, name)
                         waiting.append(other)
-        if self._skipped:
+        if self._skipped and follow:
             self._drop_dependents()
 
     def add_values(self, values: Mapping[str, object]) -> Dump:
@@ -107,12 +109,14 @@ class Closure:
     def _drop_dependents(self) -> None:
         """What cannot be unpickled without a skipped name is left out too."""
         lost = set(self._skipped)
-        while more := {name for name, dumped in self.dumps.items() if not lost.isdisjoint(dumped.needs.hard) and name not in lost}:
+        while more := {
+            name for name, dumped in self.dumps.items() if not lost.isdisjoint(dumped.needs.hard) and name not in lost
+        }:
             lost |= more
         for name in lost & self.dumps.keys():
             del self.dumps[name]
 
-    def _explain(self, name: str, value: object, error: Exception, used_by: str | None) -> ShippingError:
+    def _explain(self, name: str, value: object, error: BaseException, used_by: str | None) -> ShippingError:
         return cannot_be_sent(name, value, find_culprit(value, error, self._attempt), used_by)
 
     def _attempt(self, part: Any) -> BaseException | None:

@@ -68,7 +68,9 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
     elif isinstance(value, MethodType):
         yield ".__self__", value.__self__
     elif isinstance(value, functools.partial):
-        yield from ((label, item) for label, item in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)))
+        yield from (
+            (label, item) for label, item in ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+        )
     elif isinstance(value, (staticmethod, classmethod)):
         yield ".__func__", value.__func__
     else:

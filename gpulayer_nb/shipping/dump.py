@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import enum
 import io
+import itertools
 import logging
 import pickle
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
@@ -20,8 +21,24 @@ from gpulayer_nb.shipping.pickler import Dependencies, NotebookPickler, Scope
 from gpulayer_nb.shipping.torch_values import TorchReducer
 
 _SHARED_LIMIT = 20_000  # objects per dump that are remembered for sharing; outer ones come first
+_LONG_STREAM_BYTES = 1 << 20
 _CONTAINERS = (list, dict, set, bytearray, deque, OrderedDict, defaultdict, CellType)
-_IDENTITY_FREE = (type, FunctionType, BuiltinFunctionType, ModuleType, enum.Enum, logging.Logger, PurePath, tuple, str, bytes, int, float, complex, frozenset)
+_IDENTITY_FREE = (
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    ModuleType,
+    enum.Enum,
+    logging.Logger,
+    PurePath,
+    tuple,
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    frozenset,
+)
 _STATIC_BUT_MUTABLE = frozenset({("numpy", "ndarray"), ("torch", "Generator"), ("torch._C", "Generator")})
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_IMMUTABLETYPE
 
@@ -58,10 +75,8 @@ def dump(values: Mapping[str, object], scope: Scope, torch_reducer: TorchReducer
     buffers: list[pickle.PickleBuffer] = []
     pickler = NotebookPickler(file, scope, frozenset(root) if own is None else own, torch_reducer, buffers)
     pickler.dump(root)
-    memo: dict[int, tuple[int, Any]] = pickler.memo.copy()
-    memo.pop(id(root), None)
-    shared = _shareable(memo)
-    return Dump(tuple(root), file.getbuffer(), tuple(_raw(buffer) for buffer in buffers), pickler.needs, shared)
+    stream = file.getbuffer()
+    return Dump(tuple(root), stream, tuple(map(_raw, buffers)), pickler.needs, _shareable(pickler, root, len(stream)))
 
 
 def _raw(buffer: pickle.PickleBuffer) -> memoryview:
@@ -69,14 +84,23 @@ def _raw(buffer: pickle.PickleBuffer) -> memoryview:
         return buffer.raw() if view.nbytes else memoryview(b"")
 
 
-def _shareable(memo: dict[int, tuple[int, Any]]) -> dict[int, object]:
-    found: dict[int, object] = {}
-    for key, (_, obj) in memo.items():
-        if _has_identity(obj):
-            found[key] = obj
-            if len(found) == _SHARED_LIMIT:
-                break
-    return found
+def _shareable(pickler: NotebookPickler, root: dict[str, object], stream_bytes: int) -> dict[int, object]:
+    """Mutable objects inside the values. Of a long stream only instances and outer containers: its memo is slow to read."""
+    if stream_bytes < _LONG_STREAM_BYTES:
+        memo: dict[int, tuple[int, Any]] = pickler.memo.copy()
+        objects: Iterable[Any] = (obj for _, obj in memo.values() if obj is not root)
+    else:
+        objects = itertools.chain(root.values(), *map(_held, root.values()), pickler.seen.values())
+    return {id(obj): obj for obj in itertools.islice(filter(_has_identity, objects), _SHARED_LIMIT)}
+
+
+def _held(value: object) -> Iterable[object]:
+    """What a value holds directly."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    return getattr(value, "__dict__", {}).values()
 
 
 def _has_identity(obj: object) -> bool:

@@ -31,7 +31,12 @@ def sharing_groups(keys: Mapping[str, Collection[int]]) -> list[frozenset[str]]:
     return [frozenset(group) for group in groups.values()]
 
 
-def ordered_groups(names: Iterable[str], together: Iterable[frozenset[str]], hard: Mapping[str, Collection[str]], soft: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+def ordered_groups(
+    names: Iterable[str],
+    together: Iterable[frozenset[str]],
+    hard: Mapping[str, Collection[str]],
+    soft: Mapping[str, Collection[str]],
+) -> list[tuple[str, ...]]:
     """Groups in an order in which each can be unpickled.
 
     Args:
@@ -45,7 +50,12 @@ def ordered_groups(names: Iterable[str], together: Iterable[frozenset[str]], har
     node_of = {name: i for i, group in enumerate(nodes) for name in group}
 
     def edges(graph: Mapping[str, Collection[str]], node: int) -> list[int]:
-        return [node_of[other] for name in sorted(nodes[node]) for other in graph.get(name, ()) if other in node_of and node_of[other] != node]
+        return [
+            node_of[other]
+            for name in sorted(nodes[node])
+            for other in graph.get(name, ())
+            if other in node_of and node_of[other] != node
+        ]
 
     hard_edges = {node: edges(hard, node) for node in range(len(nodes))}
     all_edges = {node: hard_edges[node] + edges(soft, node) for node in range(len(nodes))}

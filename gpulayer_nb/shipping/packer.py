@@ -102,9 +102,9 @@ class Packer:
         """
         joints = {self._sent[name].joint for name in names if name in self._sent}
         partners = [name for name, sent in self._sent.items() if sent.joint in joints]
-        for name in self._existing(dict.fromkeys([*names, *partners])):
-            closure = self._closure()
-            closure.add([name], tolerant=True, follow=False)
+        closure, existing = self._closure(), self._existing({*names, *partners})
+        closure.add(existing, tolerant=True, follow=False)
+        for name in existing:
             dumped, old = closure.dumps.get(name), self._sent.get(name)
             digest = closure.digest(name) if dumped is not None else closure.unpicklable(name)
             shared = frozenset(dumped.shared) if dumped is not None else frozenset()
@@ -165,7 +165,11 @@ class Packer:
         """Names sent earlier that share an object with one that is to be sent now go with it, or the ranks would have two."""
         while True:
             news = {key for name, dumped in closure.dumps.items() if self._changed((name,), closure) for key in dumped.shared}
-            more = [n for n, sent in self._sent.items() if n not in closure.dumps and self._ships(n) and not news.isdisjoint(sent.shared)]
+            more = [
+                n
+                for n, sent in self._sent.items()
+                if n not in closure.dumps and self._ships(n) and not news.isdisjoint(sent.shared)
+            ]
             if not more:
                 return
             before = set(closure.dumps)

@@ -24,6 +24,7 @@ from gpulayer_nb.shipping.hidden_names import is_hidden
 from gpulayer_nb.shipping.torch_values import TorchReducer
 
 
+SEEN_LIMIT = 20_000
 _CachedFunction = type(functools.lru_cache(lambda: None))
 
 
@@ -58,28 +59,49 @@ class NotebookPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle
         buffers: takes every out-of-band buffer.
     """
 
-    def __init__(self, file: io.BytesIO, scope: Scope, own: frozenset[str], torch_reducer: TorchReducer, buffers: list[pickle.PickleBuffer]) -> None:
+    def __init__(
+        self, file: io.BytesIO, scope: Scope, own: frozenset[str], torch_reducer: TorchReducer, buffers: list[pickle.PickleBuffer]
+    ) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.needs = Dependencies()
+        self.seen: dict[int, object] = {}  # the first objects that are neither plain containers, numbers nor text
         self._scope, self._own, self._torch = scope, own, torch_reducer
         self._closure_cells: dict[int, CellType] = {}
+        self._reducers: dict[type, Callable[[Any], Any] | None] = {}  # by type: most objects are of few types
 
     def reducer_override(self, obj: Any) -> Any:
         """Called for every object but plain containers, numbers and text."""
-        if isinstance(obj, FunctionType):
-            return self._reduce_function(obj)
-        if isinstance(obj, type):
-            return self._reduce_class(obj)
-        if isinstance(obj, CellType) and id(obj) in self._closure_cells:
-            return rebuild.empty_cell, ()  # filled by the function: a cell shared by two functions stays shared
-        if isinstance(obj, CodeType):
-            return self._reduce_code(obj)
-        if isinstance(obj, _CachedFunction):
-            return self._reduce_cached(obj)
-        if isinstance(obj, ModuleType) and sys.modules.get(obj.__name__) is obj:
-            return rebuild.imported_module, (obj.__name__,)
-        reduced = self._torch.reduce(obj)
-        return super().reducer_override(obj) if reduced is NotImplemented else reduced
+        kind = type(obj)
+        try:
+            reducer = self._reducers[kind]
+        except KeyError:
+            reducer = self._reducers[kind] = self._reducer_of(kind)
+        if len(self.seen) < SEEN_LIMIT:
+            self.seen[id(obj)] = obj
+        return NotImplemented if reducer is None else reducer(obj)
+
+    def _reducer_of(self, kind: type) -> Callable[[Any], Any] | None:
+        """What reduces objects of a type; None: pickle as it likes."""
+        if issubclass(kind, FunctionType):
+            return self._reduce_function
+        if issubclass(kind, type):
+            return self._reduce_class
+        table: dict[type, Callable[[Any], Any]] = {
+            CellType: self._reduce_cell,
+            CodeType: self._reduce_code,
+            ModuleType: self._reduce_module,
+            _CachedFunction: self._reduce_cached,
+        }
+        return table.get(kind) or self._torch.reducer_of(kind)
+
+    def _reduce_cell(self, cell: CellType) -> Any:
+        """Empty, to be filled by the function: a cell that two functions share stays shared."""
+        return (rebuild.empty_cell, ()) if id(cell) in self._closure_cells else NotImplemented
+
+    def _reduce_module(self, module: ModuleType) -> Any:
+        if sys.modules.get(module.__name__) is module:
+            return rebuild.imported_module, (module.__name__,)
+        return NotImplemented
 
     def _reduce_class(self, cls: type) -> Any:
         if cls.__module__ == "__main__" and (name := self._name_of(cls)) is not None:

@@ -12,6 +12,9 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
+_SMALL_STORAGE_BYTES = 256 << 10
+
+
 def notebook_attribute(qualname: str) -> object:
     """The object that the notebook's namespace of this process has under a name such as `Net` or `Outer.Inner`."""
     value: object = sys.modules["__main__"]
@@ -55,34 +58,26 @@ def same(value: object) -> object:
 
 def torch_storage(buffer: Any) -> object:
     """An untyped CPU storage over a writable buffer: small ones are copied so that they can be resized, big ones stay mapped."""
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     view = memoryview(buffer)
     if len(view) == 0:
         return torch.UntypedStorage(0)
-    mapped: Any = torch.frombuffer(view, dtype=torch.uint8)
-    return (mapped.clone() if len(view) < SMALL_STORAGE_BYTES else mapped).untyped_storage()
-
-
-SMALL_STORAGE_BYTES = 256 << 10
+    mapped = torch.frombuffer(view, dtype=torch.uint8)
+    return (mapped.clone() if len(view) < _SMALL_STORAGE_BYTES else mapped).untyped_storage()
 
 
 def torch_typed_storage(untyped: Any, dtype: Any) -> object:
-    import torch
-
-    return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+    torch: Any = importlib.import_module("torch")
+    result: object = torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+    return result
 
 
 def torch_default_generator() -> object:
-    import torch
-
-    return torch.default_generator
+    return importlib.import_module("torch").default_generator
 
 
 def torch_generator(device: str, initial_seed: int, state: Any) -> object:
-    import torch
-
-    generator = torch.Generator(device)
+    generator: Any = importlib.import_module("torch").Generator(device)
     generator.manual_seed(initial_seed)
     generator.set_state(state)
     return generator

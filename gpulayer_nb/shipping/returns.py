@@ -21,7 +21,9 @@ from gpulayer_nb.shipping.shipment import Shipment
 from gpulayer_nb.shipping.unpacker import Unpacker
 
 
-def pack_return(values: Mapping[str, object], unpacker: Unpacker, blobs: BlobStore | None = None, reserved: Collection[str] = ()) -> Shipment:
+def pack_return(
+    values: Mapping[str, object], unpacker: Unpacker, blobs: BlobStore | None = None, reserved: Collection[str] = ()
+) -> Shipment:
     """The values, together, for `Unpacker.unpack(..., overwrite=False)` in the notebook.
 
     Definitions that came from the notebook and are still what they were go back by name; others by value. Small globals that the
@@ -57,4 +59,6 @@ def pack_return(values: Mapping[str, object], unpacker: Unpacker, blobs: BlobSto
         groups.append(pack_group(joint, closure.digests, blobs)[0])
     get_ipython = namespace.get("get_ipython")
     sources = cell_sources(filenames, get_ipython() if callable(get_ipython) else None)
-    return Shipment(uuid.uuid4().hex, tuple(groups), pack_group(dumped, closure.digests, blobs)[0], tuple(sorted(closure.imports)), sources)
+    return Shipment(
+        uuid.uuid4().hex, tuple(groups), pack_group(dumped, closure.digests, blobs)[0], tuple(sorted(closure.imports)), sources
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from gpulayer_nb.shipping import rebuild
@@ -20,21 +21,18 @@ class TorchReducer:
         self._storages: dict[int, Any] = {}  # StorageImpl address -> the wrapper that stands for it
         self._copies: dict[int, Any] = {}  # StorageImpl address of a device storage -> its bytes on the CPU
 
-    def reduce(self, obj: Any) -> Any:
-        """The reduction of a torch storage or generator; NotImplemented for anything else."""
-        module = type(obj).__module__
+    def reducer_of(self, kind: type) -> Callable[[Any], Any] | None:
+        """What reduces torch's storages and generators; None for any other type."""
         torch: Any = sys.modules.get("torch")
-        if torch is None or not module.startswith("torch"):
-            return NotImplemented
-        if isinstance(obj, torch.UntypedStorage):
-            return self._untyped(obj)
-        if isinstance(obj, torch.storage.TypedStorage):
-            return rebuild.torch_typed_storage, (obj._untyped_storage, obj.dtype)
-        if isinstance(obj, torch.Generator):
-            if obj is torch.default_generator:
-                return rebuild.torch_default_generator, ()
-            return rebuild.torch_generator, (obj.device.type, obj.initial_seed(), obj.get_state())
-        return NotImplemented
+        if torch is None or not kind.__module__.startswith("torch"):
+            return None
+        if issubclass(kind, torch.UntypedStorage):
+            return self._untyped
+        if issubclass(kind, torch.storage.TypedStorage):
+            return _typed
+        if issubclass(kind, torch.Generator):
+            return _generator
+        return None
 
     def _untyped(self, storage: Any) -> Any:
         if storage.device.type == "meta":
@@ -51,3 +49,13 @@ class TorchReducer:
         if storage.device.type != "cpu":
             storage = self._copies.setdefault(storage._cdata, storage.cpu())
         return (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+
+
+def _typed(storage: Any) -> Any:
+    return rebuild.torch_typed_storage, (storage._untyped_storage, storage.dtype)
+
+
+def _generator(generator: Any) -> Any:
+    if generator is sys.modules["torch"].default_generator:
+        return rebuild.torch_default_generator, ()
+    return rebuild.torch_generator, (generator.device.type, generator.initial_seed(), generator.get_state())

@@ -129,6 +129,8 @@ class ChartAxes:
             steps = ticks(left, right, self._width / 90)
             steps = [s for s in steps if s == int(s)]
             self.axes.set_xticks(steps, [number.count(int(s)) for s in steps])
+            if steps and steps[0] == left:
+                self.axes.get_xticklabels()[0].set_horizontalalignment("left")  # the word "step" stands to its left
 
     def _mark_epochs(self, chart: Chart) -> None:
         """A dotted line at each epoch end, its number on top; fewer numbers, then fewer lines, when they get close."""

@@ -21,8 +21,9 @@ from gpulayer_nb.ui.panel import Chart, ChartModel
 if TYPE_CHECKING:
     from gpulayer_nb.records.history import RunHistory
 
-WIDTH = 900  # CSS pixels
+WIDTH = 960  # CSS pixels
 COLUMN_GAP, ROW_GAP = 20, 8
+MARGIN = 8  # around a figure that stands alone
 COLOURS = 64  # of the PNG: a quarter of the size, and no visible loss in flat drawings
 
 
@@ -32,10 +33,12 @@ class ChartFigure:
     Args:
         width: CSS pixels.
         scale: device pixels per CSS pixel of `png`.
+        margin: CSS pixels of plain ground on every side.
     """
 
-    def __init__(self, width: int = WIDTH, scale: float = 1.5, palette: Palette = LIGHT) -> None:
+    def __init__(self, width: int = WIDTH, scale: float = 1.5, palette: Palette = LIGHT, margin: int = 0) -> None:
         self.width, self.height = width, HEIGHT
+        self._margin = margin
         self._scale = scale
         self._palette = palette
         self.figure = Figure(figsize=(width / DPI, HEIGHT / DPI), dpi=DPI * scale, facecolor=palette.ground)
@@ -66,13 +69,14 @@ class ChartFigure:
     def _lay_out(self, panels: int) -> None:
         columns = 1 if panels == 1 else 2
         rows = math.ceil(panels / columns)
-        self.height = rows * HEIGHT + (rows - 1) * ROW_GAP
+        margin = self._margin
+        self.height = 2 * margin + rows * HEIGHT + (rows - 1) * ROW_GAP
         self.figure.clear()
         self.figure.set_size_inches(self.width / DPI, self.height / DPI)
-        each = (self.width - COLUMN_GAP * (columns - 1)) / columns
+        each = (self.width - 2 * margin - COLUMN_GAP * (columns - 1)) / columns
         self._axes = [
-            ChartAxes(self.figure, (i % columns) * (each + COLUMN_GAP), (i // columns) * (HEIGHT + ROW_GAP), each, self._palette)
-            for i in range(panels)
+            ChartAxes(self.figure, margin + column * (each + COLUMN_GAP), margin + row * (HEIGHT + ROW_GAP), each, self._palette)
+            for row, column in (divmod(i, columns) for i in range(panels))
         ]
 
 
@@ -87,6 +91,6 @@ def _with_exact(levels: list[int], colour: str) -> list[int]:
 
 def make_figure(history: RunHistory, *, width: int = WIDTH, palette: Palette = LIGHT) -> Figure:
     """The run's curves as a figure of one's own: `savefig`, `axes` and all else of matplotlib work on it."""
-    drawing = ChartFigure(width, scale=1.0, palette=palette)
+    drawing = ChartFigure(width, scale=1.0, palette=palette, margin=MARGIN)
     drawing.update(ChartModel(history).chart())
     return drawing.figure

@@ -9,6 +9,7 @@ import html
 import re
 
 _SEQUENCE = re.compile(r"\x1b\[([\d;]*)m|\x1b\[[\d;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[^\[\]]?")
+_CODE = re.compile(r"`([^`\n]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # JupyterLab's own names for terminal colours come first, so that both themes are readable; the fallbacks are for others.
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
@@ -18,6 +19,11 @@ _FALLBACK = ("#3e424d", "#b71c1c", "#1b5e20", "#8a5a00", "#1565c0", "#8e24aa", "
 def escape(text: str) -> str:
     """Text for between tags and for double-quoted attributes."""
     return html.escape(text, quote=True)
+
+
+def with_code(text: str) -> str:
+    """Escaped text; what stands between backquotes is set as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def plain(text: str) -> str:

@@ -10,12 +10,11 @@ import re
 
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.ui import number
-from gpulayer_nb.ui.markup import coloured, escape, plain
+from gpulayer_nb.ui.markup import coloured, escape, plain, with_code
 from gpulayer_nb.ui.panel import family
 from gpulayer_nb.ui.state import icon
 from gpulayer_nb.ui.status_strip import STALLED_SECONDS, position
 
-_CODE = re.compile(r"`([^`]+)`")
 _FALLS = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll", re.IGNORECASE)  # metrics of which less is better
 
 
@@ -25,8 +24,8 @@ def message_line(history: RunHistory) -> str:
         return _cause(history)
     text, level = sentence(history)
     if level == "warning":
-        return f'<p class="gpl-note alert" role="alert">{icon("warning")}<span>{_code(text)}</span></p>'
-    return f'<p class="gpl-note{" muted" if level == "quiet" else ""}" role="status"><span>{_code(text)}</span></p>'
+        return f'<p class="gpl-note alert" role="alert">{icon("warning")}<span>{with_code(text)}</span></p>'
+    return f'<p class="gpl-note{" muted" if level == "quiet" else ""}" role="status"><span>{with_code(text)}</span></p>'
 
 
 def sentence(history: RunHistory) -> tuple[str, str]:
@@ -116,13 +115,8 @@ def _cause(history: RunHistory) -> str:
         if history.last_step:
             rest = f"Last good step {number.count(history.last_step)}. {rest}".strip()
     if rest and not (raised and rest == raised):
-        parts.append(f'<p class="rest">{_code(rest)}</p>')
+        parts.append(f'<p class="rest">{with_code(rest)}</p>')
     cause = history.cause
     if cause is not None and cause.traceback:
         parts.append(f'<details class="gpl-log"><summary>traceback</summary><pre>{coloured(cause.traceback)}</pre></details>')
     return f'<div class="gpl-cause" role="alert">{"".join(parts) or "<p>The run failed.</p>"}</div>'
-
-
-def _code(text: str) -> str:
-    """Escaped text; what stands between backquotes is set as code."""
-    return _CODE.sub(r"<code>\1</code>", escape(text))

@@ -48,7 +48,7 @@ class RunView:
         self._layout = Layout()  # shared, as the style is: one of its own for each widget would be two more messages
         self._html_style: Widget | None = None
         self._made: list[Widget] = []
-        self._style, self._head, self._strip, self._note = (self._html() for _ in range(4))
+        self._style, self._head, self._strip, self._note, self._alt = (self._html() for _ in range(5))
         self._style.value = f"<style>{files(__package__).joinpath('run_view.css').read_text(encoding='utf-8')}</style>"
         self._image = self._keep(Image(format="png", layout=Layout(width="100%", max_width=f"{width}px")))
         self._image.add_class("gpl-img")
@@ -59,7 +59,7 @@ class RunView:
         self._box = self._keep(
             VBox(
                 [
-                    self._style, self._head, self._strip, self._note, self._image,
+                    self._style, self._head, self._strip, self._note, self._image, self._alt,
                     self._fold("Ranks", self._ranks_count, section=True), self._ranks,
                     self._fold("Output", self._html("gpl-count"), section=True), self._logs,
                 ],
@@ -153,7 +153,7 @@ class RunView:
         chart = self._chart.chart()
         self._drawing.update(chart)
         self._image.value = self._drawing.png()
-        self._image.tooltip = chart.alt()  # the picture's name for screen readers: Image has no alt
+        self._alt.value = f'<span class="gpl-hidden">{escape(chart.alt())}</span>'  # Image has no alt, and its tooltip breaks it
         self._frame_cost = time.perf_counter() - began
 
     # Making widgets

@@ -13,7 +13,7 @@ SHAPES: dict[str, tuple[str, str]] = {  # state: (character in text, drawing in 
     "stopping": ("□", '<rect x="3.8" y="3.8" width="8.4" height="8.4"/>'),
     "stopped": ("■", '<rect class="f" x="3.6" y="3.6" width="8.8" height="8.8"/>'),
     "finished": ("✓", '<path d="M3 8.6l3.4 3.4L13 4.8" stroke-width="2"/>'),
-    "silent": ("?", '<circle cx="8" cy="8" r="5.4" stroke-dasharray="2.2 2.6"/><path d="M8 5.2v3.4M8 11v.1" stroke-width="1.8"/>'),
+    "silent": ("?", '<circle cx="8" cy="8" r="5.4" stroke-dasharray="2.2 2.6"/><path d="M8 5.2v3.4M8 11v.1"/>'),
     "failed": ("✗", '<path d="M4 4l8 8M12 4l-8 8" stroke-width="2.2"/>'),
     "dead": ("⊘", '<circle cx="8" cy="8" r="5.4"/><path d="M4.2 11.8l7.6-7.6"/>'),
     "warning": ("⚠", '<path d="M8 2.4l6.2 11H1.8z"/><path d="M8 6.6v3.1"/><circle class="f" cx="8" cy="11.6" r=".9"/>'),

@@ -13,8 +13,8 @@ from typing import Any
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.ui import number
 from gpulayer_nb.ui.epoch_table import epoch_table
-from gpulayer_nb.ui.figure import WIDTH, ChartFigure
-from gpulayer_nb.ui.markup import coloured, escape
+from gpulayer_nb.ui.figure import MARGIN, WIDTH, ChartFigure
+from gpulayer_nb.ui.markup import coloured, escape, with_code
 from gpulayer_nb.ui.message_line import failure, sentence
 from gpulayer_nb.ui.panel import Chart, ChartModel
 from gpulayer_nb.ui.ranks_table import MOST_ROWS
@@ -39,7 +39,7 @@ def static_bundle(history: RunHistory, *, chart: Chart | None = None, width: int
     metadata: dict[str, Any] = {}
     picture = ""
     if chart.panels and history.last_step:
-        drawing = ChartFigure(width, scale=SCALE)
+        drawing = ChartFigure(width, scale=SCALE, margin=MARGIN)
         drawing.update(chart)
         encoded = base64.b64encode(drawing.png()).decode("ascii")
         data["image/png"] = encoded
@@ -69,9 +69,9 @@ def _shape(history: RunHistory) -> str:
 
 def _outcome(history: RunHistory) -> str:
     if history.state != "failed":
-        return f"<p>{escape(sentence(history)[0])}</p>" if history.is_over else ""
+        return f"<p>{with_code(sentence(history)[0])}</p>" if history.is_over else ""
     raised, where, rest = failure(history)
-    lines = [f"<b>{escape(raised)}</b>" if raised else "", escape(where), escape(rest) if rest != raised else ""]
+    lines = [f"<b>{escape(raised)}</b>" if raised else "", escape(where), with_code(rest) if rest != raised else ""]
     return f"<p>{'<br>'.join(line for line in lines if line)}</p>"
 
 

@@ -13,6 +13,8 @@ KERNEL_IDLE = """() => {
     return panel?.sessionContext?.session?.kernel?.status === 'idle';
 }"""
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map(cell => cell.toJSON())"
+LIVE_VIEW_IN_EPOCH_5_OR_LATER = """() => [...document.querySelectorAll('.jp-OutputArea-output')].some(
+    output => /epoch\\s+([5-9]|10)\\//.test(output.innerText))"""
 CELL_IS_DONE = """number => {
     const cells = window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells;
     return cells[number].execution_count !== null;
@@ -35,8 +37,8 @@ def test_the_quickstart_runs_in_jupyterlab_and_ends_with_its_figures(lab: Any, p
     page.evaluate("async () => { await window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs'); }")
     page.evaluate("() => { window.finished = window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
     page.evaluate(SHOW_CELL, training)
-    page.wait_for_function(CELL_IS_DONE, arg=training - 1, timeout=60 * MILLISECONDS)
-    page.wait_for_timeout(6 * MILLISECONDS)  # into the middle of the training
+    page.wait_for_function(LIVE_VIEW_IN_EPOCH_5_OR_LATER, timeout=90 * MILLISECONDS)
+    assert page.evaluate(CELLS)[training]["execution_count"] is None, "the view came only after the cell had ended"
     page.screenshot(path=pictures / "quickstart-running.png")
     page.wait_for_function(CELL_IS_DONE, arg=len(cells) - 1, timeout=120 * MILLISECONDS)
     page.wait_for_function(KERNEL_IDLE, timeout=10 * MILLISECONDS)

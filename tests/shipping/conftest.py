@@ -52,7 +52,9 @@ class Rank:
     def __init__(self, kind: str) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         script = Path(__file__).with_name("rank_process.py")
-        self.process = subprocess.Popen([sys.executable, str(script), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
 
     def ask(self, command: str, *arguments: object) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -140,5 +142,3 @@ def ship(notebook: Notebook, rank: Rank) -> Callable[[str], Any]:
         return rank.run(source)
 
     return send
-
-

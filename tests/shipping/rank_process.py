@@ -37,7 +37,11 @@ def _serve(kind: str) -> None:
         tree = ast.parse(source)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, "<rank>", "exec", dont_inherit=True), namespace)
-        return eval(compile(ast.Expression(last.value), "<rank>", "eval", dont_inherit=True), namespace) if isinstance(last, ast.Expr) else None
+        return (
+            eval(compile(ast.Expression(last.value), "<rank>", "eval", dont_inherit=True), namespace)
+            if isinstance(last, ast.Expr)
+            else None
+        )
 
     def run_cell(source: str, number: int) -> str:
         """The traceback that IPython shows."""

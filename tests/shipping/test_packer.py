@@ -265,12 +265,16 @@ view = base[2:4]
 lists = [1]
 holder = {"same": lists}
 """)
-    assert ship("view[0] = 9; lists.append(2)\ntied.out.weight is tied.embed.weight, base[2].item(), holder['same'] is lists") == (True, 9.0, True)
+    assert ship(
+        "view[0] = 9; lists.append(2)\ntied.out.weight is tied.embed.weight, base[2].item(), holder['same'] is lists"
+    ) == (True, 9.0, True)
 
 
 def test_values_given_together_share_and_bring_their_definitions(notebook: Any, rank: Any) -> None:
     notebook.cell(NET)
-    notebook.cell("import torch\nm = Net()\no = torch.optim.SGD(m.parameters(), lr=1.0)\ndef loss(out): return out.sum() * K\nK = 2")
+    notebook.cell(
+        "import torch\nm = Net()\no = torch.optim.SGD(m.parameters(), lr=1.0)\ndef loss(out): return out.sum() * K\nK = 2"
+    )
     shipment = notebook.packer.pack_values({"model": notebook["m"], "optimizer": notebook["o"], "loss_fn": notebook["loss"]})
     assert set(shipment.names) == {"Net", "nn", "loss", "K"}
     rank.ask("values", shipment)
@@ -427,7 +431,9 @@ def test_a_value_that_is_itself_the_culprit_says_what_to_do(notebook: Any) -> No
     notebook.cell("stream = iter(x for x in range(3))")
     with pytest.raises(ShippingError) as caught:
         notebook.packer.pack_cell("next(stream)")
-    assert str(caught.value).startswith("stream (generator) cannot be sent to the ranks: it cannot be pickled. Next: make a list of it, or ")
+    assert str(caught.value).startswith(
+        "stream (generator) cannot be sent to the ranks: it cannot be pickled. Next: make a list of it, or "
+    )
 
 
 def test_a_class_that_refuses_to_be_pickled_gives_its_reason(notebook: Any) -> None:

@@ -35,7 +35,9 @@ def test_ipython_on_the_rank_shows_the_notebooks_cell_number(notebook: Any, ipyt
     assert "Cell In[41]" in text and "Cell In[42]" in text and "the line" in text
 
 
-def test_a_module_the_rank_lacks_is_named_with_the_next_step(notebook: Any, rank: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_the_rank_lacks_is_named_with_the_next_step(
+    notebook: Any, rank: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "only_here.py").write_text("def f(): return 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     notebook.cell("import only_here\nfrom only_here import f")
@@ -44,8 +46,12 @@ def test_a_module_the_rank_lacks_is_named_with_the_next_step(notebook: Any, rank
 
 
 def test_a_setstate_that_raises_names_the_variable(notebook: Any, rank: Any) -> None:
-    notebook.cell("class Odd:\n    def __getstate__(self): return {'a': 1}\n    def __setstate__(self, s): raise ValueError('not here')\nodd = Odd()")
-    with pytest.raises(ShippingError, match=r"odd arrived but cannot be put together again: ValueError: not here\. Next: make it inside the cell"):
+    notebook.cell(
+        "class Odd:\n    def __getstate__(self): return {'a': 1}\n    def __setstate__(self, s): raise ValueError('not here')\nodd = Odd()"
+    )
+    with pytest.raises(
+        ShippingError, match=r"odd arrived but cannot be put together again: ValueError: not here\. Next: make it inside the cell"
+    ):
         rank.unpack(notebook.packer.pack_cell("odd"))
 
 
@@ -54,7 +60,9 @@ def bring(notebook: Any, rank: Any, *names: str) -> Any:
 
 
 def test_an_instance_of_a_shipped_class_comes_back_as_the_notebooks_class(notebook: Any, rank: Any, ship: Ship) -> None:
-    notebook.cell("class Config:\n    def __init__(self, w): self.w = w\n    def double(self): return self.w * K\nK = 2\nconfig = Config(3)")
+    notebook.cell(
+        "class Config:\n    def __init__(self, w): self.w = w\n    def double(self): return self.w * K\nK = 2\nconfig = Config(3)"
+    )
     ship("config.w = 7; made = Config(1)")
     values = bring(notebook, rank, "config", "made").values
     assert type(values["config"]) is notebook["Config"] and type(values["made"]) is notebook["Config"]
