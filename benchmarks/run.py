@@ -41,7 +41,9 @@ def measured(benchmark: Benchmark, rounds: int) -> dict[str, Any]:
     print(f"  {'':<18}{'median':>10}{'lowest':>10}{'highest':>10}{'ratio':>9}")
     for one in series:
         lowest, highest = one.spread
-        print(f"  {one.contender:<18}{one.median:>10.3f}{lowest:>10.3f}{highest:>10.3f}{one.median / peer_median:>9.3f}", flush=True)
+        print(
+            f"  {one.contender:<18}{one.median:>10.3f}{lowest:>10.3f}{highest:>10.3f}{one.median / peer_median:>9.3f}", flush=True
+        )
     return {"benchmark": benchmark.name, "unit": benchmark.unit, "peer": benchmark.peer,
             "contenders": [plain(one, peer_median) for one in series]}  # fmt: skip
 
@@ -51,7 +53,12 @@ def plain(one: Series, peer_median: float) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    return {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version(), "torch": torch.__version__}
+    return {
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
 
 
 if __name__ == "__main__":

@@ -70,6 +70,4 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext gpulayer_nb`."""
-    from gpulayer_nb.magics.extension import load
-
-    load(shell)
+    import_module("gpulayer_nb.magics.extension").load(shell)  # by name, as above: the package itself imports none of its parts

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import gpulayer_nb
 import pytest
+
+import gpulayer_nb
 from gpulayer_nb import cli
 from gpulayer_nb.errors import PlanError, RunStopped
 

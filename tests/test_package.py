@@ -6,8 +6,9 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-import gpulayer_nb
 import pytest
+
+import gpulayer_nb
 
 HEAVY = ("torch", "numpy", "matplotlib", "ipyparallel", "IPython", "ipywidgets", "zmq", "psutil", "cloudpickle")
 
@@ -49,7 +50,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_importing_the_package_loads_no_other_module_of_ours() -> None:
-    code = "import gpulayer_nb, sys; ours = [name for name in sys.modules if name.startswith('gpulayer_nb.')]; assert not ours, ours"
+    code = (
+        "import gpulayer_nb, sys; ours = [name for name in sys.modules if name.startswith('gpulayer_nb.')]; assert not ours, ours"
+    )
     assert loaded_after(code, ()) == []
 
 

@@ -76,9 +76,7 @@ class Driver:
         started = time.monotonic()
         try:
             for spec in specs:
-                future = self._connection.call(self._group.engines[spec.place.rank], RUN, pickle.dumps(spec))
-                future.add_done_callback(lambda _: self._wake.set())
-                self._futures[spec.place.rank] = future
+                self._send(spec)
             while self._waiting():
                 self._turn(started)
             self._collect_last_records()
@@ -87,8 +85,18 @@ class Driver:
             self._press()
             while self._waiting():
                 self._turn(started)
-        whole = not self._losses and self._ladder.stage < CUT and all(r.state != "failed" for r in self._results.values())
+        whole = not self._losses and self._ladder.stage < CUT and all(r.state != "failed" and r.has_group for r in self._results.values())
         return DriverOutcome(self._results, tuple(self._losses.values()), self._stopped_by, self._stacks, whole)
+
+    def _send(self, spec: RunSpec) -> None:
+        rank = spec.place.rank
+        try:
+            future = self._connection.call(self._group.engines[rank], RUN, pickle.dumps(spec))
+        except KeyError:  # its engine has gone since the group was made
+            self._lose(rank)
+            return
+        future.add_done_callback(lambda _: self._wake.set())
+        self._futures[rank] = future
 
     def request_stop(self) -> None:
         """Asks for a stop from another thread; each call goes one stage further."""
@@ -133,14 +141,14 @@ class Driver:
             try:
                 self._results[rank] = pickle.loads(future.get(timeout=1.0))
             except Exception:  # noqa: BLE001  ipyparallel raises one of several errors for an engine that has gone
-                identity = self._group.identity(rank)
-                self._losses[rank] = RankLoss(
-                    self._group.assignments[rank].place,
-                    self._group.assignments[rank].worker,
-                    identity.pid,
-                    self._death_of(identity.pid),
-                    killed_by_us=self._ladder.stage == KILL,
-                )
+                self._lose(rank)
+
+    def _lose(self, rank: int) -> None:
+        pid = self._group.identity(rank).pid
+        assignment = self._group.assignments[rank]
+        self._losses[rank] = RankLoss(
+            assignment.place, assignment.worker, pid, self._death_of(pid), killed_by_us=self._ladder.stage == KILL
+        )
 
     def _press(self) -> None:
         self._stopped_by = self._stopped_by or "user"

@@ -149,14 +149,14 @@ class EmbeddedCluster:
         raise ClusterError(f"The engines did not come up: {why}.\nLast lines of {name}:\n{tail or '(empty)'}")
 
     def _engines(self) -> dict[int, str]:
-        """slot → uuid of the engines registered now."""
+        """slot → uuid of the engines that are registered and alive."""
         if self.connection is None:
             return {}
         found: dict[int, str] = {}
-        dead = {death.pid for death in self._deaths()}
         for engine_uuid in self.connection.engines():
             identity = wire.EngineIdentity.parse(engine_uuid)
-            if identity is not None and identity.pid not in dead:
+            # the hub hears of a death some milliseconds after the system knows
+            if identity is not None and process.start_ticks(identity.pid) is not None:
                 found[identity.slot] = engine_uuid
         return found
 

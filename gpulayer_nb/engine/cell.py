@@ -9,7 +9,8 @@ import contextlib
 import io
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,20 +37,21 @@ class _CaptureValue:
         self.has_value, self.value = value is not None, value
 
 
-def run_cell(shell: Any, source: str, cell: int) -> CellOutcome:
+def run_cell(shell: Any, source: str, cell: int, undisturbed: Callable[[], AbstractContextManager[None]]) -> CellOutcome:
     """Runs `source` in the shell's namespace under the notebook's cell number.
 
     Args:
         shell: the engine's IPython shell.
         source: the cell's text; line 1 is the notebook's line 1.
         cell: the notebook's execution count, shown in tracebacks as `Cell In[cell]`.
+        undisturbed: keeps interrupts away while an error is drawn.
     """
     shell.execution_count = cell
     capture, hook = _CaptureValue(), shell.display_trap.hook
     shell.display_trap.hook = capture
     shell._last_traceback = None
     try:
-        with _kept_tracebacks(shell):
+        with _kept_tracebacks(shell, undisturbed):
             result = shell.run_cell(source, store_history=False)
     finally:
         shell.display_trap.hook = hook
@@ -63,7 +65,7 @@ def run_cell(shell: Any, source: str, cell: int) -> CellOutcome:
 
 
 @contextlib.contextmanager
-def _kept_tracebacks(shell: Any) -> Iterator[None]:
+def _kept_tracebacks(shell: Any, undisturbed: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
     """IPython would publish an error to every client at once, and print an interrupt; here both belong to the run's report."""
     show, publish = shell.showtraceback, shell._showtraceback
 
@@ -72,7 +74,8 @@ def _kept_tracebacks(shell: Any) -> Iterator[None]:
 
     def show_errors_only(*args: Any, **kwargs: Any) -> None:
         if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
-            show(*args, **kwargs)
+            with undisturbed():
+                show(*args, **kwargs)
 
     shell.showtraceback, shell._showtraceback = show_errors_only, keep
     try:

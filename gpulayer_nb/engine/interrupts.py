@@ -36,6 +36,15 @@ class InterruptGate:
             self._open = False
             signal.signal(signal.SIGINT, before)
 
+    @contextlib.contextmanager
+    def shut(self) -> Iterator[None]:
+        """No interrupt comes through inside: the user's code is over, its error is being drawn."""
+        before, self._open = self._open, False
+        try:
+            yield
+        finally:
+            self._open = before
+
     def interrupt(self) -> bool:
         """Called from the control thread. False if no user code runs."""
         if not self._open:

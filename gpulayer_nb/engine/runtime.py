@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Runtime:
         self._publisher = publisher
         try:
             with _echo_to(folder.log(rank)):
-                result = self._run(spec, folder, publisher)
+                result = replace(self._run(spec, folder, publisher), has_group=self.group.is_up)
                 sys.stdout.flush()
                 sys.stderr.flush()
             publisher.publish(RankDone(rank=rank, state=result.state))
@@ -130,7 +131,7 @@ class Runtime:
         model_before = namespace.get(spec.names.model)
         outcome = CellOutcome()
         if spec.source:
-            outcome = run_cell(self._kernel.shell, spec.source, spec.cell)
+            outcome = run_cell(self._kernel.shell, spec.source, spec.cell, self._gate.shut)
             if outcome.error is not None:
                 raise _CellError(outcome.error, outcome.traceback)
         if spec.mode == "ranks":

@@ -19,6 +19,6 @@ def steps_until_flush(
         previous_steps: how many steps lay between the last two exchanges.
     """
     most = max(1, previous_steps) * growth
-    if step_seconds <= 0.0:
+    if step_seconds * most <= target_seconds:
         return most
-    return max(1, min(most, round(target_seconds / step_seconds)))
+    return max(1, round(target_seconds / step_seconds))

@@ -10,12 +10,13 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.records import record as kinds
 from gpulayer_nb.records.metric_table import MetricTable
+from gpulayer_nb.records.non_finite import NonFiniteMark, NonFiniteMarks
 from gpulayer_nb.records.output_log import MAX_LINES, OutputLog
 from gpulayer_nb.records.pace import Pace
 from gpulayer_nb.records.rank_table import RankRow, RankTable
@@ -23,20 +24,6 @@ from gpulayer_nb.records.rank_table import RankRow, RankTable
 MAX_LINES_OF_CELL = 10_000  # kept per rank of a `%%ranks` cell, whose output is the result
 MAX_KEPT = 1_000  # notices, marks and failures: enough to read, bounded in memory
 OVER = ("finished", "stopped", "failed")
-
-
-@dataclass(frozen=True, slots=True)
-class NonFiniteMark:
-    """A stretch of steps whose mean of `name` is NaN or infinite; `rank` is the first rank that had it."""
-
-    name: str
-    first_step: int
-    last_step: int
-    rank: int
-
-    @property
-    def steps(self) -> int:
-        return self.last_step - self.first_step + 1
 
 
 class RunHistory:
@@ -66,8 +53,7 @@ class RunHistory:
         self.output = OutputLog(MAX_LINES)
         self._table, self._pace, self._ranks = MetricTable(), Pace(), RankTable()
         self._notices: list[kinds.Notice] = []
-        self._marks: list[NonFiniteMark] = []
-        self._newest_mark: dict[str, int] = {}  # metric: index of its newest mark
+        self._non_finite_marks = NonFiniteMarks()
         self._failures: list[kinds.RankFailed] = []
         self._deaths: list[kinds.EngineDied] = []
         self._checkpoints: list[kinds.CheckpointSaved] = []
@@ -186,7 +172,8 @@ class RunHistory:
 
     @property
     def non_finite(self) -> tuple[NonFiniteMark, ...]:
-        return tuple(self._marks)
+        with self._lock:
+            return self._non_finite_marks.marks
 
     @property
     def failures(self) -> tuple[kinds.RankFailed, ...]:
@@ -281,13 +268,7 @@ class RunHistory:
         self._work()
 
     def _non_finite(self, record: kinds.NonFinite) -> None:
-        for step, rank in zip(record.steps, record.ranks, strict=False):
-            at = self._newest_mark.get(record.name)
-            if at is not None and self._marks[at].last_step == step - 1:
-                self._marks[at] = replace(self._marks[at], last_step=step)
-            elif len(self._marks) < MAX_KEPT:
-                self._newest_mark[record.name] = len(self._marks)
-                self._marks.append(NonFiniteMark(record.name, step, step, rank))
+        self._non_finite_marks.add(record)
 
     def _saved(self, record: kinds.CheckpointSaved) -> None:
         _keep(self._checkpoints, record)

@@ -1,50 +1,19 @@
 """What the ranks wrote, as lines.
 
-Runs wherever records are read. Owns partial lines, carriage returns, the limit on kept lines and the folding of equal lines.
-Must not know how lines are shown.
+Runs wherever records are read. Owns the order of ranks and the folding of their equal lines. Must not know how lines are shown.
 """
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from gpulayer_nb.records.rank_page import Line, RankPage
+
 MAX_LINES = 2_000  # kept per rank; older ones are counted, not kept
-MAX_LINE_CHARACTERS = 10_000  # of one line; the rest is cut and said
-REACH = 24  # lines above its last that a stream may still rewrite (bars stacked with cursor-up)
-
-_CONTROL = re.compile(r"(\n|\r|\x08|\x1b\[\d*[AK])")
-_UNFINISHED_ESCAPE = re.compile(r"\x1b(\[[\d;?]*)?$")
-_BAR_DETAIL = re.compile(r"[\d\s.,:?#=>\-\u2581-\u258f]+")  # what differs between equal bars of two ranks
-_CUT = " … (line cut)"
-
-
-@dataclass(slots=True)
-class Line:
-    """One line of one rank. `rewritten`: a carriage return wrote over it, as a progress bar does."""
-
-    stream: str
-    text: str = ""
-    rewritten: bool = False
-    is_open: bool = True  # no newline yet
-
-    @property
-    def shown(self) -> str:
-        return self.text.rstrip() if self.rewritten else self.text
-
-    @property
-    def is_wiped(self) -> bool:
-        """A bar that erased itself when it was done."""
-        return self.rewritten and not self.text.strip()
-
-    @property
-    def fold_key(self) -> str:
-        """Lines with equal keys fold. Bars differ in their numbers only, so theirs are left out."""
-        return "bar:" + _BAR_DETAIL.sub("", self.text) if self.rewritten else "line:" + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +31,7 @@ class OutputLog:
     def __init__(self, max_lines: int = MAX_LINES) -> None:
         self.max_lines = max_lines
         self._lock = threading.Lock()
-        self._texts: dict[int, _RankText] = {}
+        self._texts: dict[int, RankPage] = {}
         self._version = 0
 
     @property
@@ -73,7 +42,7 @@ class OutputLog:
     def write(self, rank: int, stream: str, text: str) -> None:
         with self._lock:
             if rank not in self._texts:
-                self._texts[rank] = _RankText(self.max_lines)
+                self._texts[rank] = RankPage(self.max_lines)
             self._texts[rank].write(stream, text)
             self._version += 1
 
@@ -137,14 +106,14 @@ class OutputLog:
             if text is None:
                 return start, []
             first = max(start, text.dropped)
-            return first, [_copied(line) for line in islice(text.lines, first - text.dropped, None)]
+            return first, [line.copied() for line in islice(text.lines, first - text.dropped, None)]
 
     def _copy(self, rank: int, last: int | None) -> list[Line]:
         text = self._texts.get(rank)
         if text is None:
             return []
         skip = 0 if last is None else max(0, len(text.lines) - last)
-        return [_copied(line) for line in islice(text.lines, skip, None) if not line.is_wiped]
+        return [line.copied() for line in islice(text.lines, skip, None) if not line.is_wiped]
 
 
 class OutputReader:
@@ -202,95 +171,3 @@ def _occurrences(lines: list[Line]) -> Iterator[tuple[str, int]]:
         key = line.fold_key
         seen[key] += 1
         yield key, seen[key]
-
-
-def _copied(line: Line) -> Line:
-    return Line(line.stream, line.text, line.rewritten, line.is_open)
-
-
-class _RankText:
-    """One rank's lines, and where each of its streams stands."""
-
-    def __init__(self, max_lines: int) -> None:
-        self.lines: deque[Line] = deque()
-        self.dropped = 0
-        self._max_lines = max_lines
-        self._pens: dict[str, _Pen] = {}
-
-    def write(self, stream: str, text: str) -> None:
-        if stream not in self._pens:
-            self._pens[stream] = _Pen(stream, self)
-        self._pens[stream].write(text)
-
-    def add(self, line: Line) -> None:
-        self.lines.append(line)
-        if len(self.lines) > self._max_lines:
-            self.lines.popleft()
-            self.dropped += 1
-
-
-class _Pen:
-    """A stream's cursor, as a terminal would move it: newline, return, backspace, up, erase to the end of the line.
-
-    Each stream writes its own lines, so a bar on stderr stays one line while stdout goes on below it.
-    """
-
-    def __init__(self, stream: str, page: _RankText) -> None:
-        self._stream = stream
-        self._page = page
-        self._rows: list[Line] = []  # the last REACH lines of this stream
-        self._row = 0  # == len(_rows): on a line that does not exist yet
-        self._column = 0
-        self._held = ""  # the begun half of an escape sequence
-
-    def write(self, text: str) -> None:
-        text = self._held + text
-        unfinished = _UNFINISHED_ESCAPE.search(text)
-        self._held = unfinished.group() if unfinished else ""
-        if self._held:
-            text = text[: -len(self._held)]
-        for token in _CONTROL.split(text):
-            if token == "\n":
-                self._line().is_open = False
-                self._row, self._column = self._row + 1, 0
-            elif token == "\r":
-                self._column = 0
-            elif token == "\x08":
-                self._column = max(0, self._column - 1)
-            elif token.startswith("\x1b[") and token[-1] == "A":
-                self._row = max(0, self._row - int(token[2:-1] or 1))
-            elif token.startswith("\x1b[") and token[-1] == "K":
-                self._erase(token)
-            elif token:
-                self._put(token)
-
-    def _line(self) -> Line:
-        if self._row == len(self._rows):
-            line = Line(self._stream)
-            self._rows.append(line)
-            self._page.add(line)
-            if len(self._rows) > REACH:
-                del self._rows[0]
-                self._row -= 1
-        return self._rows[self._row]
-
-    def _put(self, text: str) -> None:
-        line = self._line()
-        old, at = line.text, self._column
-        if at < len(old):
-            line.rewritten = True
-            # Colour codes have no width, so columns of coloured text cannot be matched: the whole line is replaced.
-            coloured = "\x1b" in old or "\x1b" in text
-            line.text = old[:at] + text + ("" if coloured else old[at + len(text) :])
-        elif len(old) < MAX_LINE_CHARACTERS:
-            line.text = old + text
-        self._column = at + len(text)
-        if len(line.text) > MAX_LINE_CHARACTERS and not line.text.endswith(_CUT):
-            line.text = line.text[:MAX_LINE_CHARACTERS] + _CUT
-
-    def _erase(self, token: str) -> None:
-        line = self._line()
-        kept = "" if token[2:-1] == "2" else line.text[: self._column]
-        line.rewritten = line.rewritten or kept != line.text
-        line.text = kept
-        self._column = min(self._column, len(kept))

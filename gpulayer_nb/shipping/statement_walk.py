@@ -115,11 +115,13 @@ class StatementWalk(NameWalk):
         inside = state.copy()
         self._target(node.target, inside)
         self._loop_body(node.body, inside)
+        state.bound -= _unbound_in(node.body)
         return join([state, self.block(node.orelse, state.copy())])
 
     def _while(self, node: ast.While, state: State) -> State:
         self._expression(node.test, state)
         self._loop_body(node.body, state)
+        state.bound -= _unbound_in(node.body)
         return join([state, self.block(node.orelse, state.copy())])
 
     def _loop_body(self, body: list[ast.stmt], state: State) -> None:
@@ -128,6 +130,7 @@ class StatementWalk(NameWalk):
         self._in_loop = True
         for _ in range(rounds):
             self.block(body, state.copy())
+            state.bound -= _unbound_in(body)
         self._in_loop = outer
 
     def _with(self, node: ast.With | ast.AsyncWith, state: State) -> State:
@@ -135,14 +138,14 @@ class StatementWalk(NameWalk):
             self._expression(item.context_expr, state)
             if item.optional_vars is not None:
                 self._target(item.optional_vars, state)
-        before = state.copy()
+        before = State(state.bound - _unbound_in(node.body))
         after = self.block(node.body, state)
         if any(_may_swallow(item.context_expr) for item in node.items):
             return join([before, after])
         return after
 
     def _try(self, node: ast.Try, state: State) -> State:
-        before = state.copy()
+        before = State(state.bound - _unbound_in(node.body))  # the body may fail after any of its statements
         ends = [self.block(node.orelse, self.block(node.body, state))]
         for handler in node.handlers:
             inside = before.copy()
@@ -157,6 +160,7 @@ class StatementWalk(NameWalk):
         joined = join(ends)
         if not node.finalbody:
             return joined
+        before.bound -= _unbound_in([*node.handlers, *node.orelse])
         after = self.block(node.finalbody, before)  # runs also when the body failed half-way
         return State(joined.bound | after.bound, joined.ended or after.ended)
 
@@ -193,6 +197,15 @@ class ClassWalk(StatementWalk):
 
 def _stored_names(node: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
     return (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+
+
+def _unbound_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that one of these may delete; `except E as name` does at its end."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(_stored_names(node, ast.Del))
+        found.update(inner.name for inner in ast.walk(node) if isinstance(inner, ast.ExceptHandler) and inner.name is not None)
+    return found
 
 
 def _pattern_names(pattern: ast.AST) -> Iterator[str]:

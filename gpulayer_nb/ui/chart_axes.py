@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -48,14 +49,17 @@ class ChartAxes:
         self._epochs: object = None  # what the epoch marks were last made for
         self._passing: list[Any] = []  # artists of epoch marks
         self._ending: list[Any] = []  # artists of gaps and of the end
-        self.caption = PanelCaption(figure, self._place, palette)
+        self.backdrop_changed = True  # something that `moving` does not hold has changed since a drawing reset this
+        self._caption = PanelCaption(figure, self._place, palette)
         self._dress()
 
     def update(self, chart: Chart, panel: Panel | None) -> None:
         """Show a panel; None stands for the frame before the first value."""
-        self._empty.set_visible(panel is None)
         if panel is None:
             return
+        if self._empty.get_visible():
+            self._empty.set_visible(False)
+            self.backdrop_changed = True
         hue = self._palette.hue(panel.hue)
         self.axes.set_xlim(chart.left, max(chart.right, chart.left + 1))
         smooth = panel.mean if panel.mean.steps else panel.train
@@ -69,7 +73,11 @@ class ChartAxes:
         self._scale(panel)
         self._mark_epochs(chart)
         self._mark_ends(chart, panel, smooth.values[-1] if smooth.values else math.nan)
-        self.caption.update(panel, panel.caption(not running, chart.epoch_ends), hue)
+        self.backdrop_changed |= self._caption.update(panel, panel.caption(not running, chart.epoch_ends), hue)
+
+    def moving(self) -> list[Artist]:
+        """The artists that change with every step, lowest first; all others are the backdrop."""
+        return [self._raw, self._mean, self._val, *self._ending, self._tip, *self._caption.moving()]
 
     @staticmethod
     def _draw(line: Line2D, steps: list[int], values: list[float], hue: str) -> None:
@@ -123,14 +131,16 @@ class ChartAxes:
         left, right = self.axes.get_xlim()
         if self._axis != (low, high, left, right):
             self._axis = (low, high, left, right)
+            self.backdrop_changed = True
             self.axes.set_ylim(low, high)
-            levels = ticks(low, high, 5 if (low, high) == (0.0, 1.0) else 4)
+            levels = ticks(low, high, 5)
             self.axes.set_yticks(levels, labels(levels))
             steps = ticks(left, right, self._width / 90)
             steps = [s for s in steps if s == int(s)]
             self.axes.set_xticks(steps, [number.count(int(s)) for s in steps])
-            if steps and steps[0] == left:
-                self.axes.get_xticklabels()[0].set_horizontalalignment("left")  # the word "step" stands to its left
+            for step, label in zip(steps, self.axes.get_xticklabels(), strict=True):
+                near_end = (right - step) / (right - left) * self._width < 14
+                label.set_horizontalalignment("left" if step == left else "right" if near_end else "center")
 
     def _mark_epochs(self, chart: Chart) -> None:
         """A dotted line at each epoch end, its number on top; fewer numbers, then fewer lines, when they get close."""
@@ -138,6 +148,7 @@ class ChartAxes:
         if key == self._epochs:
             return
         self._epochs = key
+        self.backdrop_changed = True
         _clear(self._passing)
         marks = sorted((step, epoch + 1) for epoch, step in chart.epoch_ends.items() if chart.left < step <= chart.right)
         if not marks:

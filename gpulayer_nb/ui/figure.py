@@ -5,18 +5,17 @@ Runs in the kernel, in any thread: it never touches pyplot. Owns the look of the
 
 from __future__ import annotations
 
-import io
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 
 from gpulayer_nb.ui.chart_axes import DPI, HEIGHT, ChartAxes
 from gpulayer_nb.ui.palette import LIGHT, Palette
 from gpulayer_nb.ui.panel import Chart, ChartModel
+from gpulayer_nb.ui.picture import encoded
 
 if TYPE_CHECKING:
     from gpulayer_nb.records.history import RunHistory
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 WIDTH = 960  # CSS pixels
 COLUMN_GAP, ROW_GAP = 20, 8
 MARGIN = 8  # around a figure that stands alone
-COLOURS = 64  # of the PNG: a quarter of the size, and no visible loss in flat drawings
 
 
 class ChartFigure:
@@ -42,7 +40,8 @@ class ChartFigure:
         self._scale = scale
         self._palette = palette
         self.figure = Figure(figsize=(width / DPI, HEIGHT / DPI), dpi=DPI * scale, facecolor=palette.ground)
-        FigureCanvasAgg(self.figure)
+        self._canvas = FigureCanvasAgg(self.figure)
+        self._backdrop: object = None  # pixels of all that does not move
         self._axes: list[ChartAxes] = []
 
     def update(self, chart: Chart) -> None:
@@ -55,22 +54,34 @@ class ChartFigure:
 
     def png(self) -> bytes:
         """The picture, `width * scale` pixels wide, on an opaque ground."""
-        canvas = self.figure.canvas
-        assert isinstance(canvas, FigureCanvasAgg)  # made in __init__
-        canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's canvases have no annotations
-        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]  # as above; (height, width, 4) bytes
-        picture = Image.fromarray(pixels).convert("RGB")
-        picture = picture.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        picture.putpalette(_with_exact(picture.getpalette() or [], self._palette.ground))
-        target = io.BytesIO()
-        picture.save(target, "PNG", compress_level=6)
-        return target.getvalue()
+        self._draw()
+        pixels = np.asarray(self._canvas.buffer_rgba())  # type: ignore[no-untyped-call]  # as below; (height, width, 4) bytes
+        return encoded(pixels)
+
+    def _draw(self) -> None:
+        """Draw what moves on a kept backdrop: axes and words are half of a frame's cost and seldom change."""
+        moving = [artist for axes in self._axes for artist in axes.moving()]
+        if self._backdrop is None or any(axes.backdrop_changed for axes in self._axes):
+            for artist in moving:
+                artist.set_animated(True)  # leaves it out of the backdrop
+            self._canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's canvases have no annotations
+            for artist in moving:
+                artist.set_animated(False)  # the figure may be saved by its owner
+            self._backdrop = self._canvas.copy_from_bbox(self.figure.bbox)  # type: ignore[no-untyped-call]  # as above
+            for axes in self._axes:
+                axes.backdrop_changed = False
+        else:
+            self._canvas.restore_region(self._backdrop)  # type: ignore[no-untyped-call]  # as above
+        renderer = self._canvas.get_renderer()  # type: ignore[no-untyped-call]  # as above
+        for artist in moving:
+            artist.draw(renderer)
 
     def _lay_out(self, panels: int) -> None:
         columns = 1 if panels == 1 else 2
         rows = math.ceil(panels / columns)
         margin = self._margin
         self.height = 2 * margin + rows * HEIGHT + (rows - 1) * ROW_GAP
+        self._backdrop = None
         self.figure.clear()
         self.figure.set_size_inches(self.width / DPI, self.height / DPI)
         each = (self.width - 2 * margin - COLUMN_GAP * (columns - 1)) / columns
@@ -78,15 +89,6 @@ class ChartFigure:
             ChartAxes(self.figure, margin + column * (each + COLUMN_GAP), margin + row * (HEIGHT + ROW_GAP), each, self._palette)
             for row, column in (divmod(i, columns) for i in range(panels))
         ]
-
-
-def _with_exact(levels: list[int], colour: str) -> list[int]:
-    """The palette with the entry nearest to `colour` made equal to it: the ground must not differ from the page by a shade."""
-    exact = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    nearest = min(range(0, len(levels) - 2, 3), key=lambda i: sum(abs(levels[i + k] - exact[k]) for k in range(3)), default=None)
-    if nearest is not None:
-        levels[nearest : nearest + 3] = exact
-    return levels
 
 
 def make_figure(history: RunHistory, *, width: int = WIDTH, palette: Palette = LIGHT) -> Figure:

@@ -22,8 +22,8 @@ def rate(number: float | None) -> str:
         return UNKNOWN
     if number == 0:
         return "0"
-    digits = 2 - math.floor(math.log10(abs(number)))
-    rounded = round(number, digits)
+    rounded = float(f"{number:.2e}")
+    digits = 2 - math.floor(math.log10(abs(rounded)))
     return count(int(rounded)) if abs(rounded) >= 100 else f"{rounded:.{max(0, digits)}f}"
 
 

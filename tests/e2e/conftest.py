@@ -53,7 +53,10 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     settings = tmp_path / "app" / "settings"
     settings.mkdir(parents=True)
     (settings / "overrides.json").write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
-    environment = {**os.environ, **{f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}}
+    environment = {
+        **os.environ,
+        **{f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")},
+    }
     token, port = secrets.token_hex(16), _free_port()
     log = tmp_path / "lab.log"
     with log.open("w") as output:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -120,3 +121,10 @@ class Alone:
     """The test process as the only rank."""
 
     rank, world_size, devices = 0, 1, 1
+
+
+class Noisy(Numbers):
+    """Each sample is a torch draw and a numpy draw."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor([torch.rand(()).item(), float(np.random.rand())])

@@ -1,0 +1,82 @@
+import time
+
+import pytest
+
+STEP_SECONDS = 0.05
+
+SLOW = f"""
+import time
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__(); self.w = nn.Parameter(torch.zeros(1))
+    def forward(self, x):
+        time.sleep({STEP_SECONDS}); return self.w * x
+data = TensorDataset(torch.arange(4000.), torch.arange(4000.))
+model = Slow()
+"""
+TRAIN = """%%gpulayer --nodes 2 --devices 2 --epochs 50
+train_loader = DataLoader(data, batch_size=2)
+loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)"""
+
+
+def interrupt_after(notebook, source, seconds):
+    """Runs a cell, interrupts the kernel after a while; the result with the seconds since the interrupt."""
+    msg_id = notebook.send(source)
+    time.sleep(seconds)
+    notebook.manager.interrupt_kernel()
+    return notebook.read(msg_id, limit_seconds=30)
+
+
+@pytest.fixture(autouse=True)
+def _four_ranks(notebook):
+    notebook.ok("%%ranks --nodes 2 --devices 2\nkeep = 40 + rank")
+
+
+def still_works(notebook):
+    text = notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x)\n(keep, int(x))")
+    assert text.splitlines() == [f"[rank {r}] Out: ({40 + r}, 4)" for r in range(4)]
+
+
+def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weights(notebook):
+    notebook.ok(SLOW)
+    result = interrupt_after(notebook, TRAIN, 3.0)
+    assert result.seconds < 2.0
+    assert result.error.startswith("RunStopped: stopped after step ")
+    step = int(result.error.split("step ")[1].split()[0])
+    assert notebook.ok("print(glt.runs[-1].state, len(glt.runs[-1].history), model.w.item() != 0)").split() == ["stopped", str(step), "True"]
+    still_works(notebook)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if rank == 0:\n    dist.barrier()",
+        "import time\ntime.sleep(60)",
+        "while True:\n    dist.all_reduce(torch.ones(1))",
+        "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        if rank: raise\n        break",
+    ],
+    ids=["blocked in a collective", "asleep", "busy", "catching everything"],
+)
+def test_an_interrupted_cell_gives_the_notebook_back(notebook, body):
+    result = interrupt_after(notebook, "%%ranks\n" + body, 1.0)
+    assert result.seconds < 5.0
+    if "except" not in body:
+        assert result.error.startswith("RunStopped: stopped on 4 ranks; variables are kept.")
+        still_works(notebook)
+
+
+def test_a_rank_that_ignores_every_interrupt_is_ended_and_replaced(notebook):
+    body = "import time\nend = time.time() + 60\nwhile time.time() < end:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
+    result = interrupt_after(notebook, "%%ranks\n" + body, 1.0)
+    assert result.seconds < 8.0
+    assert "did not answer, so their engines were ended" in result.error
+    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)", limit_seconds=20).count("Out: 4") == 4
+
+
+def test_an_interrupt_during_the_start_leaves_nothing_half_started(fresh_notebook):
+    msg_id = fresh_notebook.send("%%ranks --nodes 1 --devices 2\nrank")
+    time.sleep(1.0)
+    fresh_notebook.manager.interrupt_kernel()
+    result = fresh_notebook.read(msg_id, limit_seconds=30)
+    assert result.error.startswith("RunStopped: stopped before the ranks were at work; nothing ran.")
+    assert fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank").splitlines() == ["[rank 0] Out: 0", "[rank 1] Out: 1"]

@@ -1,0 +1,82 @@
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+
+from gpulayer_nb.process import start_ticks
+from gpulayer_nb.records.cluster_folder import clusters_root
+
+
+def processes_and_files(notebook):
+    """Every process below the kernel, and the folders of its cluster."""
+    kernel = psutil.Process(notebook.manager.provisioner.pid)
+    folders = notebook.ok("from gpulayer_nb.api.current import session; f = session().cluster.folder; print(f.path); print(f.blobs)").split()
+    return [child.pid for child in kernel.children(recursive=True)], [Path(folder) for folder in folders]
+
+
+def assert_gone(pids, folders, within_seconds):
+    deadline = time.monotonic() + within_seconds
+    while time.monotonic() < deadline:
+        left = [pid for pid in pids if start_ticks(pid) is not None]
+        if not left and not any(folder.exists() for folder in folders):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"left: {[(pid, psutil.Process(pid).cmdline()) for pid in left]}, {[str(f) for f in folders if f.exists()]}")
+
+
+def test_down_leaves_nothing(fresh_notebook):
+    fresh_notebook.ok("%%ranks --nodes 2 --devices 2\nrank")
+    pids, folders = processes_and_files(fresh_notebook)
+    assert len(pids) >= 7  # supervisor, zygote, controller, four engines
+    fresh_notebook.ok("%gpulayer down")
+    assert_gone(pids, folders, within_seconds=0.5)
+
+
+def test_a_kernel_that_ends_leaves_nothing(fresh_notebook):
+    fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
+    pids, folders = processes_and_files(fresh_notebook)
+    fresh_notebook.end()
+    assert_gone(pids, folders, within_seconds=5)
+
+
+def test_a_kernel_that_is_killed_while_ranks_work_leaves_nothing(fresh_notebook):
+    fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
+    pids, folders = processes_and_files(fresh_notebook)
+    fresh_notebook.send("%%ranks\nwhile True: dist.all_reduce(torch.ones(1))")
+    time.sleep(1)
+    os.kill(fresh_notebook.manager.provisioner.pid, signal.SIGKILL)
+    assert_gone(pids, folders, within_seconds=5)
+
+
+def test_a_supervisor_that_is_killed_takes_its_engines_along_and_the_next_cell_starts_anew(fresh_notebook):
+    fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
+    pids, folders = processes_and_files(fresh_notebook)
+    supervisor = json.loads((folders[0] / "state.json").read_text())["pid"]
+    os.kill(supervisor, signal.SIGKILL)
+    assert_gone(pids, [], within_seconds=5)
+    assert fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank").splitlines() == ["[rank 0] Out: 0", "[rank 1] Out: 1"]
+
+
+def test_what_a_dead_owner_left_is_swept_at_the_next_start_and_only_that(fresh_notebook):
+    """A folder whose owner is gone is removed; its recorded pids now belong to others, who live on."""
+    stale = clusters_root() / "local-999999-abcdef"
+    (stale / "security").mkdir(parents=True)
+    (stale / "owner.json").write_text(json.dumps({"pid": 999999, "ticks": 1}))
+    (stale / "security" / "ipcontroller-client.json").write_text("{}")
+    (stale / "state.json").write_text(
+        json.dumps(
+            {"worker": "local", "pid": os.getpid(), "phase": "up", "address": "", "facts": {}, "deaths": [], "message": "",
+             "engines": [{"slot": 0, "pid": os.getpid(), "ticks": 1, "uuid": None}], "children": [[os.getpid(), 1]]}
+        )
+    )  # fmt: skip
+    assert fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nworld_size").count("Out: 2") == 2
+    assert not stale.exists()
+
+
+def test_engines_are_no_forks_of_the_kernel_and_have_only_what_was_shipped(fresh_notebook):
+    fresh_notebook.ok("import sys; sys.modules['os'].__dict__['planted'] = 1")
+    text = fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nimport os; (hasattr(os, 'planted'), b'ipykernel_launcher' in open('/proc/self/cmdline', 'rb').read())")
+    assert text.count("Out: (False, False)") == 2

@@ -1,0 +1,97 @@
+import re
+
+
+def test_the_table_of_ranks_is_right_on_two_simulated_nodes(notebook):
+    text = notebook.ok("%%ranks --nodes 2 --devices 2\nprint('R', rank, node_rank, local_rank, world_size)")
+    assert text.splitlines() == ["[rank 0] R 0 0 0 4", "[rank 1] R 1 0 1 4", "[rank 2] R 2 1 0 4", "[rank 3] R 3 1 1 4"]
+
+
+def test_torchruns_variables_are_set_on_the_ranks_and_not_in_the_kernel(notebook):
+    before = notebook.ok("import os; print(sorted(os.environ.items()))")
+    text = notebook.ok(
+        "%%ranks --nodes 2 --devices 2\nimport os\n"
+        "print(*(os.environ[k] for k in 'RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR'.split()))"
+    )
+    assert text.splitlines()[3] == "[rank 3] 3 1 4 2 1 127.0.0.1"
+    assert notebook.ok("import os; print(sorted(os.environ.items()))") == before
+
+
+def test_names_and_the_group_persist_and_values_come_back_in_rank_order(notebook):
+    notebook.ok("%%ranks --nodes 2 --devices 2\nkeep = rank * 10")
+    text = notebook.ok("%%ranks --as got\nx = torch.tensor([float(rank)]); dist.all_reduce(x)\n(keep, int(x.item()))")
+    assert text.splitlines() == ["[rank 0] Out: (0, 6)", "[rank 1] Out: (10, 6)", "[rank 2] Out: (20, 6)", "[rank 3] Out: (30, 6)"]
+    assert notebook.ok("print(got)").strip() == "[(0, 6), (10, 6), (20, 6), (30, 6)]"
+
+
+def test_a_cell_can_run_on_some_ranks_only(notebook):
+    notebook.ok("%%ranks --nodes 2 --devices 2\npass")
+    assert notebook.ok("%%ranks 0,2-3\nrank").splitlines() == ["[rank 0] Out: 0", "[rank 2] Out: 2", "[rank 3] Out: 3"]
+    refused = notebook.run("%%ranks 7\nrank")
+    assert refused.error == "UsageError: rank 7 does not exist: the ranks are 0 to 3."
+
+
+def test_a_semicolon_hides_the_value_as_in_the_notebook(notebook):
+    assert notebook.ok("%%ranks --nodes 2 --devices 2\nrank;") == ""
+
+
+def test_a_pasted_torchrun_script_runs_unchanged_and_again(notebook):
+    notebook.ok("%%ranks --nodes 2 --devices 2\npass")
+    script = (
+        "%%ranks\nimport os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.ones(1) * (dist.get_rank() + 1)\ndist.all_reduce(x)\nprint(int(x), os.environ['RANK'])\n"
+        "dist.destroy_process_group()"
+    )
+    for _ in range(2):
+        assert notebook.ok(script).splitlines() == [f"[rank {r}] 10 {r}" for r in range(4)]
+    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)").count("Out: 4") == 4
+
+
+def test_what_the_notebook_changed_is_sent_and_what_the_ranks_changed_is_kept(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\npass")
+    notebook.ok("factor = 2\ndef scaled(v): return v * factor")
+    assert notebook.ok("%%ranks\nscaled(rank + 1)").splitlines() == ["[rank 0] Out: 2", "[rank 1] Out: 4"]
+    notebook.ok("factor = 10")
+    assert notebook.ok("%%ranks\nscaled(rank + 1)").splitlines() == ["[rank 0] Out: 10", "[rank 1] Out: 20"]
+    notebook.ok("%%ranks\nfactor = 100 + rank")
+    assert notebook.ok("%%ranks\nscaled(1)").splitlines() == ["[rank 0] Out: 100", "[rank 1] Out: 101"]
+
+
+def test_another_shape_means_new_processes_and_one_line_says_so(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = 1")
+    text = notebook.ok("%%ranks --nodes 1 --devices 3\n'keep' in globals()")
+    assert text.splitlines()[0] == "1 node × 3 devices = 3 ranks: new processes, so the variables of the former 2 ranks are gone."
+    assert text.count("Out: False") == 3
+
+
+def test_rerunning_is_free_with_any_number_of_devices(notebook):
+    """Five times two ranks, then four, then two: no port is ever in use, nothing stale is picked up."""
+    sums = []
+    for devices in (2, 2, 2, 2, 2, 4, 2):
+        text = notebook.ok(f"%%ranks --nodes 1 --devices {devices}\nx = torch.ones(1); dist.all_reduce(x); int(x)")
+        sums += re.findall(r"\[rank 0\] Out: (\d+)", text)
+    assert sums == ["2", "2", "2", "2", "2", "4", "2"]
+
+
+def test_all_lines_of_all_ranks_come_in_order_with_their_rank(notebook):
+    notebook.ok("%%ranks --nodes 2 --devices 2\npass")
+    text = notebook.ok("%%ranks\nfor i in range(100): print('line', i)")
+    lines = text.splitlines()
+    assert lines == [f"[rank {r}] line {i}" for r in range(4) for i in range(100)]
+
+
+def test_text_of_subprocesses_and_c_code_is_shown_too(notebook):
+    text = notebook.ok("%%ranks --nodes 1 --devices 2\nimport os, sys\n_ = os.write(1, b'from file descriptor 1\\n')\nprint('err', file=sys.stderr)")
+    for rank in range(2):
+        assert f"[rank {rank}] from file descriptor 1" in text
+        assert f"[rank {rank}] err" in text
+
+
+def test_a_cell_that_hangs_ends_at_its_time_limit_and_the_next_cell_works(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = rank + 5")
+    result = notebook.run("%%ranks --timeout 1\nif rank == 0:\n    x = torch.ones(1); dist.all_reduce(x)")
+    assert result.error.startswith("RunFailed: The cell took longer than --timeout allows")
+    assert "rank 0 (node 0, local rank 0, worker local) was in line 3 of the cell" in result.error
+    assert "rank 1 (node 0, local rank 1, worker local) had finished" in result.error
+    assert result.seconds < 5
+    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); (keep, int(x))").splitlines() == ["[rank 0] Out: (5, 2)", "[rank 1] Out: (6, 2)"]
