@@ -1,12 +1,12 @@
 """Everything a user can be told. Used by every part; imports nothing of ours.
 
-    GpuLayerError
-    ├── UsageError        an option, a name or a value that cannot be; says what to write instead
-    ├── PlanError         the workers at hand cannot host what was asked; says how many there are
-    ├── ShippingError     something the cell needs cannot be sent to the ranks; names it
-    ├── ClusterError      controller, worker or engines did not come up, or went away
-    └── RunFailed         a rank raised, died or was lost while a run was on
-    RunStopped            the user stopped the run (a KeyboardInterrupt, so "run all cells" stops too)
+GpuLayerError
+├── UsageError        an option, a name or a value that cannot be; says what to write instead
+├── PlanError         the workers at hand cannot host what was asked; says how many there are
+├── ShippingError     something the cell needs cannot be sent to the ranks; names it
+├── ClusterError      controller, worker or engines did not come up, or went away
+└── RunFailed         a rank raised, died or was lost while a run was on
+RunStopped            the user stopped the run (a KeyboardInterrupt, so "run all cells" stops too)
 """
 
 from __future__ import annotations

@@ -47,9 +47,7 @@ class Executed:
     outcome: SessionOutcome
 
 
-def execute(
-    session: Session, request: RunRequest, make_view: Callable[[RunHistory], V], finish: Finish[V] = _finish
-) -> Executed:
+def execute(session: Session, request: RunRequest, make_view: Callable[[RunHistory], V], finish: Finish[V] = _finish) -> Executed:
     """Runs the request; raises what the user should see.
 
     Args:

@@ -8,7 +8,9 @@ from gpulayer_nb.client.session import Session
 from gpulayer_nb.plan.assignment import assign
 from gpulayer_nb.plan.topology import count
 
-_NONE_UP = "No ranks are up. They start with the first `%%gpulayer` or `%%ranks` cell, or with `%gpulayer up --nodes 2 --devices 2`."
+_NONE_UP = (
+    "No ranks are up. They start with the first `%%gpulayer` or `%%ranks` cell, or with `%gpulayer up --nodes 2 --devices 2`."
+)
 
 
 def workers_table(session: Session) -> str:
@@ -35,7 +37,13 @@ def ranks_table(session: Session) -> str:
     worker = session.cluster.worker()
     cuda = worker.cuda_devices >= topology.world_size
     rows = [
-        (str(a.place.rank), str(a.place.node_rank), str(a.place.local_rank), a.worker, f"cuda:{a.place.local_rank}" if cuda else "cpu")
+        (
+            str(a.place.rank),
+            str(a.place.node_rank),
+            str(a.place.local_rank),
+            a.worker,
+            f"cuda:{a.place.local_rank}" if cuda else "cpu",
+        )
         for a in assign(topology, [worker])
     ]
     simulated = " (simulated nodes: groups of processes on this machine)" if topology.num_nodes > 1 else ""
@@ -49,4 +57,6 @@ def ranks_table(session: Session) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows))
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    )

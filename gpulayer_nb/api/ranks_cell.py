@@ -33,4 +33,4 @@ def _show(rank: int, data: dict[str, Any], metadata: dict[str, Any]) -> None:
     from IPython.display import display
 
     print(f"[rank {rank}] displays:")
-    display(data, metadata=metadata, raw=True)
+    display(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython leaves it untyped

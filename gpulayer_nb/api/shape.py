@@ -20,7 +20,9 @@ def whole_number(value: Any, name: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
         return int(value)
     if isinstance(value, (list, tuple)):
-        raise UsageError(f"{name} is {value!r}; give the number of devices on each node, for example {len(value)}. Ranks take devices 0, 1, …")
+        raise UsageError(
+            f"{name} is {value!r}; give the number of devices on each node, for example {len(value)}. Ranks take devices 0, 1, …"
+        )
     raise UsageError(f"{name} is {value!r}; it is a whole number of at least 1, for example 2.")
 
 

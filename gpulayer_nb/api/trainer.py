@@ -130,7 +130,9 @@ class Trainer:
             return self._fit_here(context, model, train_loader, val_loader, datamodule, options)
         return self._fit_on_ranks(model, train_loader, val_loader, datamodule, options)
 
-    def _fit_here(self, context: Any, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
+    def _fit_here(
+        self, context: Any, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions
+    ) -> Any:
         from gpulayer_nb.train.fit import fit
 
         if self.topology != context.topology and self.topology.world_size != 1:
@@ -183,5 +185,7 @@ def _checked_launch_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     options = dict(given or {})
     unknown = [name for name in options if name not in _LAUNCH_OPTIONS]
     if unknown:
-        raise UsageError(f"launch_options has no {', '.join(map(repr, unknown))}; it takes {' and '.join(map(repr, _LAUNCH_OPTIONS))}.")
+        raise UsageError(
+            f"launch_options has no {', '.join(map(repr, unknown))}; it takes {' and '.join(map(repr, _LAUNCH_OPTIONS))}."
+        )
     return options

@@ -46,7 +46,7 @@ def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed],
         message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
         return Verdict("failed", errors.RunFailed(message, report=first.traceback))
     states = {result.state for result in outcome.results.values()}
-    if outcome.stopped_by == "user" or "stopped" in states and outcome.stopped_by:
+    if outcome.stopped_by == "user" or ("stopped" in states and outcome.stopped_by):
         return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
     return Verdict("stopped" if "stopped" in states else "finished")
 

@@ -85,7 +85,11 @@ class Driver:
             self._press()
             while self._waiting():
                 self._turn(started)
-        whole = not self._losses and self._ladder.stage < CUT and all(r.state != "failed" and r.has_group for r in self._results.values())
+        whole = (
+            not self._losses
+            and self._ladder.stage < CUT
+            and all(r.state != "failed" and r.has_group for r in self._results.values())
+        )
         return DriverOutcome(self._results, tuple(self._losses.values()), self._stopped_by, self._stacks, whole)
 
     def _send(self, spec: RunSpec) -> None:

@@ -103,7 +103,9 @@ class EmbeddedCluster:
         while read_if_whole(folder.client_file) is None:
             self._check_supervisor()
             if time.monotonic() > deadline:
-                raise ClusterError(f"The controller did not come up in {START_SECONDS:.0f} s. Its log: {folder.logs / 'controller.log'}")
+                raise ClusterError(
+                    f"The controller did not come up in {START_SECONDS:.0f} s. Its log: {folder.logs / 'controller.log'}"
+                )
             time.sleep(_POLL_SECONDS)
         self.connection = Connection(folder.client_file)
 
@@ -134,7 +136,9 @@ class EmbeddedCluster:
         why = f"engine {died[0].slot} ended with {_how(died[0])}" if died else f"no more came in {START_SECONDS:.0f} s"
         tail = folder.log_tail(name)
         self.end()
-        raise ClusterError(f"{up} of {count(wanted, 'rank')} came up: {why}. All were stopped.\nLast lines of {name}:\n{tail or '(empty)'}")
+        raise ClusterError(
+            f"{up} of {count(wanted, 'rank')} came up: {why}. All were stopped.\nLast lines of {name}:\n{tail or '(empty)'}"
+        )
 
     def _check_supervisor(self) -> None:
         state = self.state()
@@ -181,7 +185,9 @@ class EmbeddedCluster:
                 return
             self._check_supervisor()
             time.sleep(_POLL_SECONDS)  # just after the start the supervisor itself is not registered yet
-        raise ClusterError(f"The supervisor of worker {WORKER} did not answer in 30 s. Next: `%gpulayer down`, then run the cell again.")
+        raise ClusterError(
+            f"The supervisor of worker {WORKER} did not answer in 30 s. Next: `%gpulayer down`, then run the cell again."
+        )
 
     def state(self) -> WorkerState | None:
         return WorkerState.read(self.folder.state) if self.folder else None

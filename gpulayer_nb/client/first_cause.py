@@ -39,10 +39,16 @@ def describe_failure(failure: RankFailed, place: RankPlace, worker: str, others_
     """`ValueError: bad sample 17 — rank 3 (node 1, local rank 1, worker b), epoch 4, …, in cell 4 line 18. …`"""
     where = [who(place, worker)]
     if failure.global_step:
-        where.append(f"epoch {(failure.epoch or 0) + 1}, batch {(failure.batch_index or 0) + 1}, after step {failure.global_step}")
+        where.append(
+            f"epoch {(failure.epoch or 0) + 1}, batch {(failure.batch_index or 0) + 1}, after step {failure.global_step}"
+        )
     if failure.cell_line is not None:
-        where.append(f"in cell {failure.cell} line {failure.cell_line}" if failure.cell is not None else f"in line {failure.cell_line}")
-    engines = f"All {world_size} engines are up" if others_up == world_size else f"{others_up} of {count(world_size, 'engine')} are up"
+        where.append(
+            f"in cell {failure.cell} line {failure.cell_line}" if failure.cell is not None else f"in line {failure.cell_line}"
+        )
+    engines = (
+        f"All {world_size} engines are up" if others_up == world_size else f"{others_up} of {count(world_size, 'engine')} are up"
+    )
     next_step = f"Next: correct the cell and run it again, or look around with `%%ranks {place.rank}`."
     message = failure.message.strip() or "(no message)"
     return f"{failure.error_type}: {message} — {', '.join(where)}. {engines}, with their variables. {next_step}"

@@ -61,7 +61,9 @@ class RankGroup:
         """The group was cut or lost a member: the next cell gets a new one."""
         self._spec = None
 
-    def ensure(self, topology: Topology, accelerator: str, timeout_seconds: float | None, env: dict[str, str], say: Say) -> ReadyGroup:
+    def ensure(
+        self, topology: Topology, accelerator: str, timeout_seconds: float | None, env: dict[str, str], say: Say
+    ) -> ReadyGroup:
         """Engines of this shape and a group's description; the ranks build the group when they read it."""
         fresh = self._cluster.ensure(topology, say)
         worker = self._cluster.worker()
@@ -72,18 +74,28 @@ class RankGroup:
         engines = tuple(assignment.engine for assignment in assignments)
         timeout = timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         spec = self._spec
-        if spec is None or engines != self._engines or spec.backend != backend_for(chosen) or spec.timeout_seconds != timeout or spec.env != env:
+        if (
+            spec is None
+            or engines != self._engines
+            or spec.backend != backend_for(chosen)
+            or spec.timeout_seconds != timeout
+            or spec.env != env
+        ):
             spec = self._spec = self._describe(self._connection(), engines, backend_for(chosen), timeout, env)
             self._engines = engines
         return ReadyGroup(topology, assignments, spec, chosen, fresh)
 
-    def _describe(self, connection: Connection, engines: tuple[str, ...], backend: str, timeout: float, env: dict[str, str]) -> GroupSpec:
+    def _describe(
+        self, connection: Connection, engines: tuple[str, ...], backend: str, timeout: float, env: dict[str, str]
+    ) -> GroupSpec:
         address, interface = _LOOPBACK
         opened = connection.call(engines[0], OPEN_STORE, address)
         try:
             port = opened.get(timeout=_STORE_SECONDS)
         except TimeoutError as error:
-            raise ClusterError(f"Rank 0 opened no rendezvous port in {_STORE_SECONDS:.0f} s. Next: `%gpulayer down`, then run again.") from error
+            raise ClusterError(
+                f"Rank 0 opened no rendezvous port in {_STORE_SECONDS:.0f} s. Next: `%gpulayer down`, then run again."
+            ) from error
         return GroupSpec(
             key=secrets.token_hex(6),
             backend=backend,

@@ -128,7 +128,9 @@ class Session:
         if connection is None:
             raise ClusterError("The embedded cluster went away. Next: run the cell again.")
         numbers = connection.engines()
-        ranks = {numbers[assignment.engine]: assignment.place.rank for assignment in group.assignments if assignment.engine in numbers}
+        ranks = {
+            numbers[assignment.engine]: assignment.place.rank for assignment in group.assignments if assignment.engine in numbers
+        }
         listener = self._listener = RunListener(run_id, ranks, history, wake.set)
         self._listen()
         driver = self._driver = Driver(
@@ -154,7 +156,7 @@ class Session:
         results = outcome.results
         model = self._load(results[0].model) if 0 in results and results[0].model else None
         values = {rank: self._load(result.value) for rank, result in results.items() if result.value}
-        if len(results) == group.topology.world_size:
+        if len(results) == group.topology.world_size and all(result.has_names for result in results.values()):
             packer.commit(shipment)  # frees the files of what came back too, so it comes after them
         return SessionOutcome(group, outcome, listener, model, values)
 
@@ -175,9 +177,7 @@ class Session:
         shipment: Shipment = pickle.loads(dump)
         return self._unpacker.unpack(shipment, overwrite=False).values["value"]
 
-    def _specs(
-        self, request: RunRequest, run_id: str, folder: RunFolder, group: ReadyGroup, shipment: Shipment
-    ) -> list[RunSpec]:
+    def _specs(self, request: RunRequest, run_id: str, folder: RunFolder, group: ReadyGroup, shipment: Shipment) -> list[RunSpec]:
         packed: bytes | None = None if shipment.is_empty else pickle.dumps(shipment)
         path: str | None = None
         if packed is not None and len(packed) > _INLINE_BYTES:
@@ -241,7 +241,9 @@ class Session:
             self._tap.end()
         info = read_if_whole(folder.client_file)
         if info is None:
-            raise ClusterError(f"The controller's connection file is gone: {folder.client_file}. Next: `%gpulayer down`, then run again.")
+            raise ClusterError(
+                f"The controller's connection file is gone: {folder.client_file}. Next: `%gpulayer down`, then run again."
+            )
         self._tap = Tap(info, self._hear)
         self._tap.start()
         self._tapped = folder.client_file

@@ -26,7 +26,7 @@ class Tap(threading.Thread):
         )
         self._on_message = on_message
         self._ended = threading.Event()
-        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket: Any = zmq.Context.instance().socket(zmq.SUB)
         self._socket.rcvhwm = 0
         self._socket.linger = 0
         if info.get("curve_serverkey"):

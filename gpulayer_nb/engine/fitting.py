@@ -16,7 +16,8 @@ from gpulayer_nb.errors import UsageError
 from gpulayer_nb.records.fit_names import FitNames
 from gpulayer_nb.records.fit_options import FitOptions
 from gpulayer_nb.train.context import RankContext
-from gpulayer_nb.train.fit import FitResult, fit
+from gpulayer_nb.train.fit import fit
+from gpulayer_nb.train.fit_result import FitResult
 from gpulayer_nb.train.module import Module
 from gpulayer_nb.train.plain import PlainTask
 
@@ -85,7 +86,9 @@ def _plain_task(namespace: Mapping[str, Any], names: FitNames, model: Any) -> Pl
 def _nothing_to_fit(namespace: Mapping[str, Any], names: FitNames, missing: list[str]) -> str:
     """One line: what was looked for, what is there instead, what to write."""
     own = {name: value for name, value in namespace.items() if not name.startswith("_")}
-    models = [name for name, value in own.items() if isinstance(value, nn.Module) and not isinstance(value, nn.modules.loss._Loss)]
+    models = [
+        name for name, value in own.items() if isinstance(value, nn.Module) and not isinstance(value, nn.modules.loss._Loss)
+    ]
     loaders = [name for name, value in own.items() if isinstance(value, DataLoader)]
     options = []
     if names.model in missing and models:

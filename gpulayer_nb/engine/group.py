@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # where torch's own stubs have them
 from torch.distributed import distributed_c10d
 
 from gpulayer_nb.engine import sockets
@@ -30,8 +31,8 @@ class GroupKeeper:
         self._spec: GroupSpec | None = None
         self._topology: Topology | None = None
         self._place: RankPlace | None = None
-        self._store: dist.Store | None = None
-        self._own_store: dist.TCPStore | None = None  # rank 0 serves it
+        self._store: Store | None = None
+        self._own_store: TCPStore | None = None  # rank 0 serves it
         self._inits = 0  # groups made in the present spec: each needs its own keys in the store
         self._connecting_from: sockets.Sockets | None = None
         self._connections: sockets.Sockets = {}
@@ -40,7 +41,7 @@ class GroupKeeper:
 
     def open_store(self, host: str) -> int:
         """Rank 0: serves a new store on a free port of `host`; returns the port."""
-        self._own_store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        self._own_store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
         return int(self._own_store.port)
 
     @property
@@ -70,12 +71,12 @@ class GroupKeeper:
                 if place.rank == 0 and self._own_store is not None and self._own_store.port == spec.master_port:
                     self._store = self._own_store
                 else:
-                    self._store = dist.TCPStore(
+                    self._store = TCPStore(
                         spec.master_addr, spec.master_port, is_master=False, timeout=timeout, wait_for_workers=False
                     )
             _init_process_group(
                 spec.backend,
-                store=dist.PrefixStore(f"{spec.key}/{self._inits}", self._store),
+                store=PrefixStore(f"{spec.key}/{self._inits}", self._store),
                 rank=place.rank,
                 world_size=topology.world_size,
                 timeout=timeout,
@@ -130,9 +131,8 @@ class GroupKeeper:
     def face_scripts(self) -> None:
         """From now on user code that sets up its own group meets this keeper."""
         for module in (dist, distributed_c10d):
-            module.init_process_group = self.init_process_group  # type: ignore[assignment]  # same call, other owner
-            module.destroy_process_group = self.destroy_process_group
-            module.new_group = self.new_group
+            for name in ("init_process_group", "destroy_process_group", "new_group"):
+                setattr(module, name, getattr(self, name))
 
     def _set_environment(self, spec: GroupSpec, topology: Topology, place: RankPlace) -> None:
         """The variables that torchrun sets, so that code written for it finds its place."""

@@ -48,6 +48,7 @@ class Runtime:
         self.group.face_scripts()
         self._gate = InterruptGate()
         self._stop = threading.Event()
+        self._has_names = False
         self._position = FitPosition()
         self._publisher: Publisher | None = None
         self._unpacker = Unpacker(kernel.shell.user_ns)
@@ -59,6 +60,7 @@ class Runtime:
         """Runs one rank's part; never raises: what goes wrong is in the result, and was published before."""
         folder = RunFolder(Path(spec.folder))
         self._stop.clear()
+        self._has_names = False
         self._position = FitPosition()
         rank = spec.place.rank
         publisher = Publisher(
@@ -71,7 +73,7 @@ class Runtime:
         self._publisher = publisher
         try:
             with _echo_to(folder.log(rank)):
-                result = replace(self._run(spec, folder, publisher), has_group=self.group.is_up)
+                result = replace(self._run(spec, folder, publisher), has_group=self.group.is_up, has_names=self._has_names)
                 sys.stdout.flush()
                 sys.stderr.flush()
             publisher.publish(RankDone(rank=rank, state=result.state))
@@ -116,7 +118,8 @@ class Runtime:
         publisher.publish(record)
         self.group.abort()  # peers that wait for this rank leave their collective at once
         failure.forget(error)
-        sys.last_value = sys.last_traceback = sys.last_exc = None  # they would keep the cell's frames, and so the model, alive
+        for name in ("last_value", "last_traceback", "last_exc"):
+            setattr(sys, name, None)  # they would keep the cell's frames, and so the model, alive
         return RankResult(rank=spec.place.rank, state="failed", failure=record)
 
     def _run_in_context(self, spec: RunSpec, context: rank_context.RankContext) -> RankResult:
@@ -126,6 +129,7 @@ class Runtime:
         shipment = _shipment(spec)
         if shipment is not None:
             values = self._unpacker.unpack(shipment).values
+        self._has_names = True
         if spec.mode != "ranks":
             _seed_start(spec.options.seed)
         model_before = namespace.get(spec.names.model)

@@ -46,4 +46,6 @@ class Pulse:
 
     def _run(self) -> None:
         while not self._ended.wait(PERIOD_SECONDS):
-            self._publish(RankStatus(rank=self._rank, state="running", global_step=self._step(), memory_bytes=memory_bytes(self._device)))
+            self._publish(
+                RankStatus(rank=self._rank, state="running", global_step=self._step(), memory_bytes=memory_bytes(self._device))
+            )

@@ -17,8 +17,8 @@ _ACTIONS = "up, down, workers, ranks, runs"
 
 
 @magics_class
-class ControlMagics(Magics):  # type: ignore[misc]  # IPython's decorators are untyped
-    @line_magic  # type: ignore[untyped-decorator]  # as above
+class ControlMagics(Magics):
+    @line_magic
     def gpulayer(self, line: str) -> None:
         """`%gpulayer up [--nodes N --devices D]`, `down`, `workers`, `ranks`, `runs`."""
         word, _, rest = line.strip().partition(" ")
@@ -26,7 +26,9 @@ class ControlMagics(Magics):  # type: ignore[misc]  # IPython's decorators are u
             "up": _up, "down": _down, "workers": _workers, "ranks": _ranks, "runs": _runs,
         }  # fmt: skip
         if word not in actions:
-            raise UsageError(f"%gpulayer {word or '(nothing)'}: write one of {_ACTIONS}; `%%gpulayer` in the first line of a cell trains.")
+            raise UsageError(
+                f"%gpulayer {word or '(nothing)'}: write one of {_ACTIONS}; `%%gpulayer` in the first line of a cell trains."
+            )
         text = actions[word](rest)
         if text:
             print(text)

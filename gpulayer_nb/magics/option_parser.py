@@ -14,7 +14,9 @@ class OptionParser(argparse.ArgumentParser):
     """argparse that raises one-line UsageErrors and never exits."""
 
     def __init__(self, magic: str, description: str) -> None:
-        super().__init__(prog=magic, description=description, add_help=False, allow_abbrev=False, formatter_class=argparse.RawTextHelpFormatter)
+        super().__init__(
+            prog=magic, description=description, add_help=False, allow_abbrev=False, formatter_class=argparse.RawTextHelpFormatter
+        )
 
     def read(self, line: str) -> argparse.Namespace:
         """The options on a magic's line.

@@ -67,7 +67,14 @@ def _add_place(parser: OptionParser) -> None:
 
 def _add_common(parser: OptionParser) -> None:
     add = parser.add_argument
-    add("--env", action="append", type=_variable, default=[], metavar="K=V", help="an environment variable of the ranks; may be repeated")
+    add(
+        "--env",
+        action="append",
+        type=_variable,
+        default=[],
+        metavar="K=V",
+        help="an environment variable of the ranks; may be repeated",
+    )
     add("--as", dest="save_as", type=_name, metavar="NAME", help="keep the result under this name")
     add("--no-sync", action="store_true", help="send nothing of the notebook to the ranks")
 
@@ -79,7 +86,9 @@ def _count(option: str, least: int = 1):  # type: ignore[no-untyped-def]  # argp
         except UsageError:
             number = least - 1
         if number < least:
-            raise UsageError(f"{option} is {text}; it is a whole number of at least {least}, for example `{option} {max(least, 2)}`.")
+            raise UsageError(
+                f"{option} is {text}; it is a whole number of at least {least}, for example `{option} {max(least, 2)}`."
+            )
         return number
 
     return convert

@@ -7,22 +7,22 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
-from gpulayer_nb.api.current import session
+from gpulayer_nb.api.current import namespace, session
 from gpulayer_nb.api.shape import topology_for
 from gpulayer_nb.magics.cell import Cell, read_cell
 from gpulayer_nb.magics.options import chosen_ranks, environment, ranks_parser
 
 
 @magics_class
-class RanksMagics(Magics):  # type: ignore[misc]  # IPython's decorators are untyped
-    @cell_magic  # type: ignore[untyped-decorator]  # as above
+class RanksMagics(Magics):
+    @cell_magic
     def ranks(self, line: str, cell: str) -> None:
         from gpulayer_nb.api.ranks_cell import run_ranks_cell
 
         options = ranks_parser().read(line)
         values = run_ranks_cell(session(), _request(options, read_cell(self.shell, "%%ranks", line, cell)))
         if options.save_as:
-            self.shell.user_ns[options.save_as] = values
+            namespace()[options.save_as] = values
 
     ranks.__doc__ = "Run a cell on the ranks.\n\n" + ranks_parser().format_help()
 
@@ -30,7 +30,9 @@ class RanksMagics(Magics):  # type: ignore[misc]  # IPython's decorators are unt
 def _request(options: argparse.Namespace, cell: Cell) -> Any:
     from gpulayer_nb.client.run_request import RunRequest
 
-    topology = topology_for(options.nodes, options.devices, session().topology, accelerator=options.accelerator, default_devices=2)
+    topology = topology_for(
+        options.nodes, options.devices, session().topology, accelerator=options.accelerator, default_devices=2
+    )
     return RunRequest(
         mode="ranks",
         topology=topology,

@@ -7,7 +7,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
-from gpulayer_nb.api.current import session
+from gpulayer_nb.api.current import namespace, session
 from gpulayer_nb.api.shape import topology_for
 from gpulayer_nb.magics.cell import Cell, read_cell
 from gpulayer_nb.magics.options import environment, training_parser
@@ -16,8 +16,8 @@ from gpulayer_nb.records.fit_options import FitOptions
 
 
 @magics_class
-class TrainingMagics(Magics):  # type: ignore[misc]  # IPython's decorators are untyped
-    @cell_magic  # type: ignore[untyped-decorator]  # as above
+class TrainingMagics(Magics):
+    @cell_magic
     def gpulayer(self, line: str, cell: str) -> None:
         from gpulayer_nb.api.execute import execute
         from gpulayer_nb.ui.choose import choose_view
@@ -25,7 +25,7 @@ class TrainingMagics(Magics):  # type: ignore[misc]  # IPython's decorators are 
         options = training_parser().read(line)
         executed = execute(session(), _request(options, read_cell(self.shell, "%%gpulayer", line, cell)), choose_view)
         if options.save_as:
-            self.shell.user_ns[options.save_as] = executed.run
+            namespace()[options.save_as] = executed.run
 
     gpulayer.__doc__ = "Train on several ranks from a cell.\n\n" + training_parser().format_help()
 

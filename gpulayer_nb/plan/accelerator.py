@@ -36,7 +36,9 @@ def choose_accelerator(asked: str, topology: Topology, *, cuda_devices: int, mps
         )
     if asked == "mps":
         if needed > 1:
-            raise PlanError(f"mps runs in one process only, {count(needed, 'rank')} asked. Nothing was started. Next: `--accelerator cpu`.")
+            raise PlanError(
+                f"mps runs in one process only, {count(needed, 'rank')} asked. Nothing was started. Next: `--accelerator cpu`."
+            )
         if not mps:
             raise PlanError(f"No MPS device found on {where}. Nothing was started. Next: `--accelerator cpu`.")
     return asked

@@ -34,7 +34,9 @@ def assign(topology: Topology, workers: Sequence[Worker]) -> tuple[RankAssignmen
     if embedded:
         worker = embedded[0]
         if len(worker.engines) < topology.world_size:
-            raise PlanError(f"{topology} asked, {count(len(worker.engines), 'engine')} on worker {worker.name}. Nothing was started.")
+            raise PlanError(
+                f"{topology} asked, {count(len(worker.engines), 'engine')} on worker {worker.name}. Nothing was started."
+            )
         return tuple(RankAssignment(place, worker.engines[place.rank], worker.name) for place in topology.places())
     able = sorted((worker for worker in workers if len(worker.engines) >= topology.devices), key=lambda worker: worker.name)
     if len(able) < topology.num_nodes:
@@ -49,5 +51,6 @@ def assign(topology: Topology, workers: Sequence[Worker]) -> tuple[RankAssignmen
         table = ", ".join(f"{worker.name} has torch {worker.torch_version} on Python {worker.python_version}" for worker in nodes)
         raise PlanError(f"Workers differ: {table}. Nothing was sent. Next: install the same torch and Python on each.")
     return tuple(
-        RankAssignment(place, nodes[place.node_rank].engines[place.local_rank], nodes[place.node_rank].name) for place in topology.places()
+        RankAssignment(place, nodes[place.node_rank].engines[place.local_rank], nodes[place.node_rank].name)
+        for place in topology.places()
     )

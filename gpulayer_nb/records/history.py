@@ -89,6 +89,11 @@ class RunHistory:
         return self.state in OVER
 
     @property
+    def short_id(self) -> str:
+        """The end of the run's id, enough to tell runs apart."""
+        return self.run.run_id.rsplit("-", 1)[-1][:8] if self.run else ""
+
+    @property
     def world_size(self) -> int:
         return self.run.num_nodes * self.run.devices if self.run else 0
 
@@ -298,7 +303,7 @@ class RunHistory:
         self.end = record
         self.state = record.state
         self._over = self._moment(record)
-        self._ranks.ended()
+        self._ranks.ended(self._table.last_step if record.state == "finished" else 0)
 
 
 def _keep(items: list[Any], item: Any) -> None:

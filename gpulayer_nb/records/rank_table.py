@@ -97,11 +97,13 @@ class RankTable:
                 return self._rows[rank]
         return None
 
-    def ended(self) -> None:
-        """The run is over: nobody is at work any more."""
+    def ended(self, done_step: int) -> None:
+        """The run is over: nobody is at work any more, and all ranks have done the steps up to `done_step` (0: not all have)."""
         for rank, row in enumerate(self._rows):
             state = row.state if row.state in ("failed", "dead") else "idle"
-            self._rows[rank] = replace(row, state=state, samples_per_second=None, done=True)
+            self._rows[rank] = replace(
+                row, state=state, samples_per_second=None, done=True, global_step=max(row.global_step, done_step)
+            )
 
     def rows(self, now: float) -> tuple[RankRow, ...]:
         """The rows at this moment, silent ranks named so."""

@@ -66,4 +66,5 @@ class RankResult:
     metrics: dict[str, float] = field(default_factory=dict)
     global_step: int = 0
     called_fit: bool = False
+    has_names: bool = False  # the shipment was unpacked whole
     has_group: bool = True  # False after a failure, or if the cell has destroyed its process group

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from gpulayer_nb.shipping.body_names import body_names
 from gpulayer_nb.shipping.magic_names import code_of_magic, expanded_names
 
-
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpulayer_nb.shipping.blobs import BIG_BYTES, BlobStore
+from gpulayer_nb.shipping.blobs import BlobStore
 from gpulayer_nb.shipping.cell_sources import cell_sources
 from gpulayer_nb.shipping.closure import Closure
 from gpulayer_nb.shipping.code_globals import imported_submodules

@@ -23,7 +23,6 @@ from gpulayer_nb.shipping.code_globals import attribute_names, global_names, imp
 from gpulayer_nb.shipping.hidden_names import is_hidden
 from gpulayer_nb.shipping.torch_values import TorchReducer
 
-
 SEEN_LIMIT = 20_000
 _CachedFunction = type(functools.lru_cache(lambda: None))
 

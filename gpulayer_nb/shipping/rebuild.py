@@ -11,7 +11,6 @@ import sys
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-
 _SMALL_STORAGE_BYTES = 256 << 10
 
 

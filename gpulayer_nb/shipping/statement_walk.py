@@ -162,7 +162,7 @@ class StatementWalk(NameWalk):
             return joined
         before.bound -= _unbound_in([*node.handlers, *node.orelse])
         after = self.block(node.finalbody, before)  # runs also when the body failed half-way
-        return State(joined.bound | after.bound, joined.ended or after.ended)
+        return State((joined.bound - _unbound_in(node.finalbody)) | after.bound, joined.ended or after.ended)
 
     def _match(self, node: ast.Match, state: State) -> State:
         self._expression(node.subject, state)

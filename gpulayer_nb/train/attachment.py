@@ -26,7 +26,10 @@ def check_module(module: Any) -> None:
         return
     if isinstance(module, nn.Module) and hasattr(module, "training_step") and hasattr(module, "configure_optimizers"):
         if getattr(module, "automatic_optimization", True) is False:
-            raise UsageError(f"{type(module).__name__} optimizes by hand (automatic_optimization=False), which is not supported here.")
+            raise UsageError(
+                f"{type(module).__name__} optimizes by hand (automatic_optimization=False), which is not supported here. "
+                "Return the loss from training_step, or write the loop in a `%%ranks` cell."
+            )
         return
     hint = " Give loss_fn and optimizer with it." if isinstance(module, nn.Module) else ""
     raise UsageError(
@@ -44,6 +47,9 @@ def attached(module: Any, running: RunningFit) -> Iterator[None]:
             yield
         finally:
             module.__dict__.pop("_gpulayer_fit", None)
+        return
+    if not hasattr(module, "training_step"):  # a plain model that predicts: there is nothing to attach
+        yield
         return
     own_trainer = module.__dict__.get("_trainer")
     module.__dict__["_trainer"] = running  # what LightningModule.trainer returns

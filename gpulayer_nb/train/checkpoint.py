@@ -49,9 +49,13 @@ def read(file: BinaryIO | Path, name: str, device: torch.device | str = "cpu") -
     try:
         checkpoint = torch.load(file, map_location=device, weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read as a checkpoint: {str(error).splitlines()[0] if str(error) else error!r}") from error
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise UsageError(f"{name} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(checkpoint, dict) or "model" not in checkpoint or "format" not in checkpoint:
-        raise UsageError(f"{name} is no checkpoint of gpulayer_nb: it has no \"model\" with a \"format\". Load weights yourself with load_state_dict.")
+        raise UsageError(
+            f'{name} is no checkpoint of gpulayer_nb: it has no "model" with a "format". '
+            "Load weights yourself with load_state_dict."
+        )
     if checkpoint["format"] != FORMAT:
         raise UsageError(f"{name} has the checkpoint format {checkpoint['format']}; this release reads format {FORMAT}.")
     return checkpoint

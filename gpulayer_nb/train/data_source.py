@@ -19,8 +19,10 @@ class DataSource:
     """Raises UsageError when both loaders and a data module are given, or neither."""
 
     def __init__(self, train_loader: Any, val_loader: Any, datamodule: Any, running: RunningFit, group: Group) -> None:
-        if datamodule is None and train_loader is not None and _is_data_module(train_loader):
+        if datamodule is None and _is_data_module(train_loader):
             train_loader, datamodule = None, train_loader
+        if datamodule is None and _is_data_module(val_loader):
+            val_loader, datamodule = None, val_loader
         if datamodule is not None and train_loader is not None:
             raise UsageError("both a train_loader and a datamodule are given; give one of them.")
         self._train, self._val, self._module, self._running, self._group = train_loader, val_loader, datamodule, running, group
@@ -33,7 +35,6 @@ class DataSource:
             yield
             return
         running = self._running
-        module.trainer = running.datamodule = None
         module.trainer = running
         running.datamodule = module
         try:
@@ -50,17 +51,37 @@ class DataSource:
     def train_loader(self) -> Any:
         loader = self._train if self._module is None else self._module.train_dataloader()
         if loader is None:
-            raise UsageError("there is no training loader: give train_loader, or a datamodule whose train_dataloader returns one.")
+            raise UsageError(
+                "there is no training loader: give train_loader, or a datamodule whose train_dataloader returns one."
+            )
         return loader
 
     def val_loader(self) -> Any:
         """The validation loader, None if there is none."""
-        loader = self._val if self._val is not None or self._module is None else self._module.val_dataloader()
-        if isinstance(loader, (list, tuple)) and len(loader) == 1:
-            return loader[0]
-        if isinstance(loader, (list, tuple)) and loader and all(hasattr(part, "dataset") for part in loader):
-            raise UsageError(f"{len(loader)} validation loaders are given; one is supported. Join the data sets, or validate them one by one.")
-        return None if isinstance(loader, (list, tuple)) and not loader else loader
+        return self._only(self._val if self._val is not None or self._module is None else self._module.val_dataloader())
+
+    def loader_of(self, split: str) -> Any:
+        """The one loader of a validation ("val"), test or prediction.
+
+        Raises:
+            UsageError: there is none.
+        """
+        loader = self._val
+        if loader is None and self._module is not None:
+            loader = getattr(self._module, f"{split}_dataloader")()
+        loader = self._only(loader)
+        if loader is None:
+            raise UsageError(f"there is no loader: give one, or a datamodule whose {split}_dataloader returns one.")
+        return loader
+
+    def _only(self, loader: Any) -> Any:
+        if not isinstance(loader, (list, tuple)) or not all(hasattr(part, "dataset") for part in loader):
+            return loader
+        if len(loader) > 1:
+            raise UsageError(
+                f"{len(loader)} validation loaders are given; one is supported. Join the data sets, or validate them one by one."
+            )
+        return loader[0] if loader else None
 
 
 def _is_data_module(thing: Any) -> bool:

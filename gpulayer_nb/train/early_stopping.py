@@ -24,7 +24,8 @@ class EarlyStopping(Callback):
         self, monitor: str, *, min_delta: float = 0.0, patience: int = 3, mode: str = "min", check_finite: bool = True
     ) -> None:
         check_mode(mode)
-        self.monitor, self.min_delta, self.patience, self.mode, self.check_finite = monitor, min_delta, patience, mode, check_finite
+        self.monitor, self.min_delta, self.patience, self.mode = monitor, min_delta, patience, mode
+        self.check_finite = check_finite
         self.best_score: float | None = None
         self.wait_count = 0
         self.stopped_epoch: int | None = None

@@ -235,8 +235,8 @@ class _Parts:
         if self.val is None:
             return None
         return EvalPass(
-            "val", self.module, self.val, self.running, self.precision, self.exchange, self.reporter, self.hooks, self.should_stop,
-            self.running.options.limit_val_batches,
+            "val", self.module, self.val, self.running, self.precision, self.exchange, self.reporter, self.hooks,
+            self.should_stop, self.running.options.limit_val_batches,
         )  # fmt: skip
 
     def _say_what_will_be_done(self) -> None:

@@ -61,6 +61,14 @@ class Group:
         dist.all_gather_object(values, value)
         return values
 
+    def gather_on_rank_zero(self, value: T) -> list[T]:
+        """Every rank's value, in rank order, on rank 0; an empty list elsewhere."""
+        if self.world_size == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.world_size if self.rank == 0 else None
+        dist.gather_object(value, values, dst=0)
+        return values or []
+
     def from_rank_zero(self, value: T) -> T:
         """Rank 0's value on every rank; what the others give is ignored."""
         if self.world_size == 1:

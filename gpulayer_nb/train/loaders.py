@@ -132,11 +132,26 @@ def divide(
     return divided
 
 
+def deal_batches(loader: Any, rank: int, world_size: int, *, seed: int = 0, device_type: str = "cpu") -> Iterator[Any]:
+    """This rank's batches when whole batches are dealt out in turn: the k-th goes to rank `k % world_size`.
+
+    So the batches of all ranks, taken in turn, are those of one process. For predictions, which go back in order.
+    """
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return islice(iter(loader), rank, None, world_size)
+    own = copy.copy(loader)
+    own.__dict__["_iterator"] = None
+    _use_fork(own, device_type)
+    chosen, place = (own.sampler, "sampler") if own.batch_sampler is None else (own.batch_sampler, "batch_sampler")
+    own.__dict__[place] = DealtSampler(chosen, rank, world_size, "keep", seed=seed, agree=lambda digest: True)
+    return iter(own)
+
+
 def _divide_samples(own: Any, rank: int, world_size: int, *, training: bool, seed: int, agree: Agree) -> DividedLoader:
     sampler, batch_sampler, batch_size = own.sampler, own.batch_sampler, own.batch_size
     groups = batch_sampler is not None and batch_size is None  # the user's own batch sampler
     chosen = batch_sampler if groups else sampler
-    length = _length(own.dataset)
+    length = len(own.dataset)
     if isinstance(chosen, DistributedSampler) or (groups and isinstance(getattr(chosen, "sampler", None), DistributedSampler)):
         return _own_distributed(own, chosen, rank, world_size)
     remainder: Remainder = ("drop" if own.drop_last else "pad") if training else "keep"
@@ -161,7 +176,7 @@ def _divide_samples(own: Any, rank: int, world_size: int, *, training: bool, see
         dealt = DealtSampler(chosen, rank, world_size, "pad" if groups and training else remainder, seed=seed, agree=agree)
         samples = None if groups else total
         repeated = Shard(total, rank, world_size, dealt.remainder).repeated
-    if training and 0 < repeated and len(dealt) * world_size - repeated < world_size:
+    if training and repeated > 0 and len(dealt) * world_size - repeated < world_size:
         have = len(dealt) * world_size - repeated
         notices.append(
             f"{count(have, 'batch' if groups else 'training sample')} for {count(world_size, 'rank')}: "
@@ -211,10 +226,11 @@ def _divide_stream(own: Any, rank: int, world_size: int, training: bool) -> Divi
     if world_size > 1:
         own.__dict__["dataset"] = StreamShare(own.dataset, rank, world_size, training=training)
         own.__dict__["_IterableDataset_len_called"] = None
-        notices = (
-            f"{type(own.dataset._inner).__name__} is a stream: rank r takes items r, r + {world_size}, …, so it has to come in the "
-            "same order on every rank. If it divides itself, set use_distributed_sampler=False.",
+        notice = (
+            f"{type(own.dataset._inner).__name__} is a stream: rank r takes items r, r + {world_size}, …, so it has to come in "
+            "the same order on every rank. If it divides itself, set use_distributed_sampler=False."
         )
+        notices = (notice,)
     return DividedLoader(
         source=own, batch_size=own.batch_size, batches=None, samples=None, equal=world_size == 1, notices=notices
     )
@@ -223,22 +239,25 @@ def _divide_stream(own: Any, rank: int, world_size: int, training: bool) -> Divi
 def _already_divided(loader: Any, rank: int, world_size: int) -> DividedLoader:
     samplers = tuple(s for s in (loader.sampler, loader.batch_sampler) if callable(getattr(s, "set_epoch", None)))
     return DividedLoader(
-        source=loader, batch_size=loader.batch_size, batches=_length(loader), samples=None, equal=world_size == 1, _samplers=samplers
-    )
+        source=loader, batch_size=loader.batch_size, batches=_length(loader), samples=None, equal=world_size == 1,
+        _samplers=samplers,
+    )  # fmt: skip
 
 
 def _as_it_is(loader: Any, world_size: int, what: str) -> DividedLoader:
     """Something that is no DataLoader: every rank reads what its own one gives."""
     if not isinstance(loader, Iterable):
         raise UsageError(
-            f"the {what} loader is a {type(loader).__name__}, which cannot be iterated. Give a torch DataLoader or another iterable of batches."
+            f"the {what} loader is a {type(loader).__name__}, which cannot be iterated. Give a torch DataLoader, or another "
+            "iterable of batches."
         )
     notices: tuple[str, ...] = ()
     if world_size > 1:
-        notices = (
+        notice = (
             f"the {what} loader is a {type(loader).__name__}, not a torch DataLoader, so it is not divided: every rank reads all "
-            "that its own gives. Use a DataLoader to have the data divided.",
+            "that its own gives. Use a DataLoader to have the data divided."
         )
+        notices = (notice,)
     samplers = (loader,) if callable(getattr(loader, "set_epoch", None)) else ()
     return DividedLoader(
         source=loader, batch_size=getattr(loader, "batch_size", None), batches=_length(loader), samples=None,

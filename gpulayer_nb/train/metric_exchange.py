@@ -6,12 +6,15 @@ Runs in a rank. Owns the agreement on names, on the step of the next exchange an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer_nb.train.group import Group
-from gpulayer_nb.train.metric_log import EpochSums
+from gpulayer_nb.train.metric_log import EpochSums, StepValues
 
-HEADER = 5  # ranks with names the others do not know, user's stop, limit reached, rank 0's pace, samples
+Pack = Callable[[list[str]], list[float]]  # the numbers of some names, in their order
+
+HEADER = 5  # ranks with names the others do not know, stop, limit reached, rank 0's pace, samples
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class AgreedNames:
         self.names: list[str] = []
         self._known: set[str] = set()
 
-    def unknown(self, names: dict[str, None]) -> list[str]:
+    def unknown(self, names: list[str]) -> list[str]:
         return [name for name in names if name not in self._known]
 
     def extend(self, unknown_by_rank: list[list[str]]) -> None:
@@ -61,37 +64,40 @@ class MetricExchange:
         self._steps = AgreedNames()
         self._epochs: dict[str, AgreedNames] = {}
 
-    def steps(self, logged: list[dict[str, float]], samples: int, *, stop: bool, limit: bool, pace: int) -> StepMeans:
+    def steps(self, logged: StepValues, *, stop: bool, limit: bool, pace: int) -> StepMeans:
         """Mean over the ranks that logged it, for every name and step.
 
         One sum over the ranks in the usual case; a second one, with the names sent along, when a rank has new names.
         """
-        seen = {name: None for values in logged for name in values}
-        head = [0.0, float(stop), float(limit), float(pace if self._group.rank == 0 else 0), float(samples)]
-        head, sums = self._sum_agreed(self._steps, seen, head, lambda names: _pack_steps(logged, names))
-        means = self._unpack_steps(len(logged), sums)
-        non_finite = self._find_non_finite(logged, means)
-        present = {name: column for name, column in means.items() if any(count for _, count in column)}
-        world_size = self._group.world_size
+        steps, columns = logged.count, logged.columns
+        head = [0.0, float(stop), float(limit), float(pace if self._group.rank == 0 else 0), float(logged.samples)]
+        head, sums = self._sum_agreed(self._steps, list(columns), head, lambda names: _pack(names, columns, steps))
+        values: dict[str, tuple[float | None, ...]] = {}
+        ranks: dict[str, tuple[int, ...]] = {}
+        everybody = [float(self._group.world_size)] * steps
+        for index, name in enumerate(self._steps.names):
+            start = 2 * steps * index
+            totals, counts = sums[start : start + steps], sums[start + steps : start + 2 * steps]
+            if counts == everybody:
+                values[name] = tuple(total / everybody[0] for total in totals)
+            elif any(counts):
+                values[name] = tuple(total / n if n else None for total, n in zip(totals, counts, strict=True))
+                ranks[name] = tuple(int(n) for n in counts)
         return StepMeans(
-            values={name: tuple(value for value, _ in column) for name, column in present.items()},
-            ranks={
-                name: tuple(count for _, count in column)
-                for name, column in present.items()
-                if any(count != world_size for _, count in column)
-            },
+            values=values,
+            ranks=ranks,
             samples=int(head[4]),
             stop=head[1] > 0,
             limit=head[2] > 0,
             pace=max(1, int(head[3])),
-            non_finite=non_finite,
+            non_finite=self._find_non_finite(columns, values),
         )
 
     def epoch(self, split: str, sums: EpochSums, *, stop: bool, limit: bool) -> EpochMeans:
         """Σ value·samples / Σ samples over all ranks; a rank that logged nothing adds nothing."""
         agreed = self._epochs.setdefault(split, AgreedNames())
         head = [0.0, float(stop), float(limit), 0.0, float(sums.samples)]
-        seen = dict.fromkeys(sums.values)
+        seen = list(sums.values)
         head, packed = self._sum_agreed(
             agreed, seen, head, lambda names: [x for n in names for x in (sums.values.get(n, 0.0), sums.weights.get(n, 0.0))]
         )
@@ -99,7 +105,7 @@ class MetricExchange:
         values = {name: total / weight for name, total, weight in totals if weight > 0}
         return EpochMeans(values=values, samples=int(head[4]), stop=head[1] > 0, limit=head[2] > 0)
 
-    def _sum_agreed(self, agreed: AgreedNames, seen: dict[str, None], head: list[float], pack) -> tuple[list[float], list[float]]:  # type: ignore[no-untyped-def]
+    def _sum_agreed(self, agreed: AgreedNames, seen: list[str], head: list[float], pack: Pack) -> tuple[list[float], list[float]]:
         unknown = agreed.unknown(seen)
         head = [float(bool(unknown)), *head[1:]]
         summed = self._group.sum(head + pack(agreed.names))
@@ -108,43 +114,42 @@ class MetricExchange:
             summed = self._group.sum(head + pack(agreed.names))
         return summed[:HEADER], summed[HEADER:]
 
-    def _unpack_steps(self, steps: int, sums: list[float]) -> dict[str, list[tuple[float | None, int]]]:
-        names = self._steps.names
-        width = 2 * len(names)
-        columns: dict[str, list[tuple[float | None, int]]] = {name: [] for name in names}
-        for step in range(steps):
-            base = step * width
-            for column, name in enumerate(names):
-                total, count = sums[base + 2 * column], int(sums[base + 2 * column + 1])
-                columns[name].append((total / count if count else None, count))
-        return columns
-
     def _find_non_finite(
-        self, logged: list[dict[str, float]], means: dict[str, list[tuple[float | None, int]]]
+        self, columns: Mapping[str, Sequence[float | None]], means: Mapping[str, Sequence[float | None]]
     ) -> dict[str, dict[int, int]]:
         """Every rank sees the same means, so all or none take the slow path that asks which rank it was."""
-        if all(value is None or math.isfinite(value) for column in means.values() for value, _ in column):
+        if not any(_bad_steps(column) for column in means.values()):
             return {}
-        mine = [
-            (name, step)
-            for step, values in enumerate(logged)
-            for name, value in values.items()
-            if not math.isfinite(value)
-        ]
+        mine = {name: bad for name, column in columns.items() if (bad := _bad_steps(column))}
         found: dict[str, dict[int, int]] = {}
-        for rank, places in enumerate(self._group.gather(mine)):
-            for name, step in places:
-                found.setdefault(name, {}).setdefault(step, rank)
+        for rank, theirs in enumerate(self._group.gather(mine)):
+            for name, steps in theirs.items():
+                for step in steps:
+                    found.setdefault(name, {}).setdefault(step, rank)
         return found
 
 
-def _pack_steps(logged: list[dict[str, float]], names: list[str]) -> list[float]:
-    """For each step and name the value (0 if not logged) and 1 or 0 for whether it was."""
+def _bad_steps(column: Sequence[float | None]) -> list[int]:
+    """Places of NaN and infinity."""
+    try:
+        if all(map(math.isfinite, column)):  # type: ignore[arg-type]  # None is met below
+            return []
+    except TypeError:  # a step without a value
+        pass
+    return [step for step, value in enumerate(column) if value is not None and not math.isfinite(value)]
+
+
+def _pack(names: list[str], columns: Mapping[str, Sequence[float | None]], steps: int) -> list[float]:
+    """For each name the values of all steps (0 where there is none), then 1 or 0 for whether there is one."""
     packed: list[float] = []
-    for values in logged:
-        for name in names:
-            if name in values:
-                packed += (values[name], 1.0)
-            else:
-                packed += (0.0, 0.0)
+    for name in names:
+        column = columns.get(name)
+        if column is None:
+            packed += [0.0] * (2 * steps)
+        elif None in column:
+            packed += [0.0 if value is None else value for value in column]
+            packed += [float(value is not None) for value in column]
+        else:
+            packed += column  # type: ignore[arg-type]  # all are floats here
+            packed += [1.0] * steps
     return packed

@@ -7,6 +7,7 @@ Must not know other ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Any
 
 import torch
@@ -27,9 +28,19 @@ class EpochSums:
     weights: dict[str, float] = field(default_factory=dict)
     samples: int = 0
 
-    def add(self, name: str, value: float, weight: float) -> None:
-        self.values[name] = self.values.get(name, 0.0) + value * weight
+    def add_all(self, name: str, total: float, weight: float) -> None:
+        """Add Σ value·weight and Σ weight of some values."""
+        self.values[name] = self.values.get(name, 0.0) + total
         self.weights[name] = self.weights.get(name, 0.0) + weight
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """One rank's values of consecutive optimizer steps: `columns[name][i]` is that of the i-th, None if it logged none."""
+
+    count: int
+    columns: dict[str, list[float | None]]
+    samples: int
 
 
 class MetricLog:
@@ -95,34 +106,55 @@ class MetricLog:
         """Closed optimizer steps since the last `take_steps`."""
         return len(self._step_ends)
 
-    def take_steps(self) -> tuple[list[dict[str, float]], int]:
-        """Each closed step's values (weighted means of what this rank logged in it) and the samples of all of them.
-
-        The values also go into the epoch's sums. Nothing of the steps is kept.
-        """
+    def take_steps(self) -> StepValues:
+        """What this rank logged in each closed step. The values also go into the epoch's sums; nothing of the steps is kept."""
         entries, ends = self._entries, self._step_ends
-        left = entries[ends[-1] :] if ends else entries
-        entries = _on_host(entries[: ends[-1]] if ends else [])
-        self._entries, self._step_ends = left, []
-        steps: list[dict[str, float]] = []
-        start = 0
-        for end in ends:
-            values: dict[str, float] = {}
-            weights: dict[str, float] = {}
-            for name, value, weight in entries[start:end]:
-                if name not in values:
-                    values[name], weights[name] = value, weight
-                else:  # logged again in the same step, as with accumulated batches
-                    total = weights[name] + weight
-                    share = weight / total if total else 0.5
-                    values[name], weights[name] = values[name] * (1 - share) + value * share, total
-                self._add_to_epoch(name, value, weight)
-            if self._off_step:
-                values = {name: value for name, value in values.items() if name not in self._off_step}
-            steps.append(values)
-            start = end
+        if not ends:
+            return StepValues(0, {}, 0)
+        self._entries, self._step_ends = entries[ends[-1] :], []
         samples, self._step_samples = self._step_samples, 0
-        return steps, samples
+        entries = _on_host(entries[: ends[-1]])
+        columns = self._alike(entries, ends)
+        if columns is None:
+            columns = self._one_by_one(entries, ends)
+        for name in self._off_step:
+            columns.pop(name, None)
+        return StepValues(len(ends), columns, samples)
+
+    def _alike(self, entries: list[Entry], ends: list[int]) -> dict[str, list[float | None]] | None:
+        """The usual case in a fraction of the time: every step logged the same names, each once. None if it is not so."""
+        steps = len(ends)
+        width = ends[0]
+        names = [name for name, _, _ in entries]
+        first = names[:width]
+        if ends != list(range(width, width * steps + 1, width or 1)) or names != first * steps or len(set(first)) != width:
+            return None if entries else {}
+        columns: dict[str, list[float | None]] = {}
+        for place, name in enumerate(first):
+            values: list[Any] = [value for _, value, _ in entries[place::width]]
+            columns[name] = values
+            if name not in self._off_epoch:
+                weights = [weight for _, _, weight in entries[place::width]]
+                self.sums.add_all(name, sum(map(mul, values, weights)), sum(weights))
+        return columns
+
+    def _one_by_one(self, entries: list[Entry], ends: list[int]) -> dict[str, list[float | None]]:
+        columns: dict[str, list[float | None]] = {}
+        start = 0
+        for step, end in enumerate(ends):
+            totals: dict[str, tuple[float, float]] = {}
+            for name, value, weight in entries[start:end]:
+                if name in totals:  # logged again in the same step, as with accumulated batches: the mean over samples
+                    mean, before = totals[name]
+                    share = weight / (before + weight) if before + weight else 0.5
+                    totals[name] = (mean * (1 - share) + value * share, before + weight)
+                else:
+                    totals[name] = (value, weight)
+                self._add_to_epoch(name, value, weight)
+            for name, (mean, _) in totals.items():
+                columns.setdefault(name, [None] * len(ends))[step] = mean
+            start = end
+        return columns
 
     def fold(self) -> None:
         """Add the values of no step (validation, epoch ends) to the sums."""
@@ -138,7 +170,7 @@ class MetricLog:
 
     def _add_to_epoch(self, name: str, value: float, weight: float) -> None:
         if name not in self._off_epoch:
-            self.sums.add(name, value, weight)
+            self.sums.add_all(name, value * weight, weight)
 
 
 def _on_host(entries: list[Entry]) -> list[Entry]:

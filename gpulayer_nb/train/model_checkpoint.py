@@ -52,7 +52,9 @@ class ModelCheckpoint(Callback):
 
     def on_fit_start(self, trainer: RunningFit, module: Any) -> None:
         if self.dirpath is None and trainer.checkpoint_dir is None:
-            raise UsageError("ModelCheckpoint does not know where to write: give it a dirpath, or give the fit a checkpoint folder.")
+            raise UsageError(
+                "ModelCheckpoint does not know where to write: give it a dirpath, or give the fit a checkpoint folder."
+            )
         self._saved_step = trainer.global_step
 
     def on_train_batch_end(self, trainer: RunningFit, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -102,12 +104,13 @@ class ModelCheckpoint(Callback):
 
     def _folder(self, trainer: RunningFit) -> Path:
         folder = self.dirpath or trainer.checkpoint_dir
-        assert folder is not None  # on_fit_start has refused it
+        assert folder is not None  # for mypy: on_fit_start has refused it
         return folder
 
     def _name(self, trainer: RunningFit) -> str:
         try:
-            return self.filename.format(**{**trainer.callback_metrics, "epoch": trainer.current_epoch, "step": trainer.global_step})
+            known = {**trainer.callback_metrics, "epoch": trainer.current_epoch, "step": trainer.global_step}
+            return self.filename.format(**known)
         except (KeyError, IndexError, ValueError) as error:
             raise UsageError(
                 f"ModelCheckpoint cannot fill in its filename {self.filename!r} ({error}). Known: epoch, step, "
@@ -118,4 +121,5 @@ class ModelCheckpoint(Callback):
         return {"best_model_path": self.best_model_path, "best_model_score": self.best_model_score, "kept": dict(self.kept)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best_model_path, self.best_model_score, self.kept = state["best_model_path"], state["best_model_score"], dict(state["kept"])
+        self.best_model_path, self.best_model_score = state["best_model_path"], state["best_model_score"]
+        self.kept = dict(state["kept"])

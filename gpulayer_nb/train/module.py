@@ -118,7 +118,7 @@ class Module(nn.Module):
     def print(self, *values: Any, **options: Any) -> None:
         """`print` on global rank 0 only."""
         if self.global_rank == 0:
-            print(*values, **options)
+            print(*values, **options)  # it is what the user asked for
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != _ATTACHED}

@@ -17,7 +17,8 @@ from gpulayer_nb.errors import UsageError
 
 FORMS = (
     "return an optimizer, a list of optimizers, ([optimizers], [schedulers]), "
-    'or {"optimizer": …, "lr_scheduler": scheduler or {"scheduler": …, "interval": "epoch" or "step", "frequency": 1, "monitor": name}}'
+    'or {"optimizer": …, "lr_scheduler": scheduler or '
+    '{"scheduler": …, "interval": "epoch" or "step", "frequency": 1, "monitor": name}}'
 )
 
 

@@ -96,8 +96,8 @@ def pair(batch: Any) -> tuple[Any, Any]:
     """
     if isinstance(batch, (list, tuple)) and len(batch) == 2:
         return batch[0], batch[1]
-    found = f"a {type(batch).__name__} of {len(batch)} parts" if isinstance(batch, (list, tuple, dict)) else f"a {type(batch).__name__}"
+    parts = f" of {len(batch)} parts" if isinstance(batch, (list, tuple, dict)) else ""
     raise UsageError(
-        f"A plain model is trained on batches (inputs, target), but the loader gave {found}. "
+        f"A plain model is trained on batches (inputs, target), but the loader gave a {type(batch).__name__}{parts}. "
         "Let the data set return pairs, or subclass gpulayer_nb.Module and write training_step(batch, batch_idx)."
     )

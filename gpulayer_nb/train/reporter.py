@@ -35,8 +35,10 @@ class Reporter:
         if length:
             steps = tuple(range(first_step, first_step + length))
             self._report(
-                StepMetrics(time=now, steps=steps, epochs=(epoch,) * length, values=means.values, ranks=means.ranks, samples=means.samples)
-            )
+                StepMetrics(
+                    time=now, steps=steps, epochs=(epoch,) * length, values=means.values, ranks=means.ranks, samples=means.samples
+                )
+            )  # fmt: skip
         for name, places in means.non_finite.items():
             order = sorted(places)
             self._report(

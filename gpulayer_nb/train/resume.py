@@ -136,8 +136,6 @@ class Saver:
         self._hooks.call("on_load_checkpoint", checkpoint)
 
 
-
-
 def _key(index: int, callback: object) -> str:
     return f"{index}:{type(callback).__name__}"
 

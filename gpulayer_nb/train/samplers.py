@@ -85,12 +85,18 @@ class DealtSampler(Sampler[Any]):
         return (drawn[position % len(drawn)] for position in shard.positions())
 
     def _draw(self) -> list[Any]:
+        """The whole epoch; the user's own random states are as before afterwards."""
+        parts = (self.inner, getattr(self.inner, "sampler", None))
+        generators = [g for part in parts if isinstance(g := getattr(part, "generator", None), torch.Generator)]
+        states = [generator.get_state() for generator in generators]
         with KeptRandomState():
             seed_everything(self.seed + self.epoch)
-            for part in (self.inner, getattr(self.inner, "sampler", None)):
-                if isinstance(generator := getattr(part, "generator", None), torch.Generator):
-                    generator.manual_seed(self.seed + self.epoch)
-            return [_plain(item) for item in self.inner]
+            for generator in generators:
+                generator.manual_seed(self.seed + self.epoch)
+            drawn = [_plain(item) for item in self.inner]
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+        return drawn
 
     def __len__(self) -> int:
         return len(Shard(len(self.inner), self.rank, self.world_size, self.remainder))

@@ -82,7 +82,7 @@ class KeptRandomState:
         numpy: Any = sys.modules.get("numpy")
         self._numpy = None if numpy is None else numpy.random.get_state()
         self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -61,11 +61,12 @@ def loss_of(output: Any) -> Tensor:
     if isinstance(loss, Tensor):
         return loss
     if isinstance(output, dict):
-        raise UsageError(
-            f"training_step returned a dict with the keys {', '.join(map(repr, output)) or '(none)'}; it needs the loss, a tensor, under \"loss\"."
-        )
-    hint = "Is a `return loss` missing?" if output is None else "Do not turn the loss into a number before the return."
-    raise UsageError(f"training_step returned {'None' if output is None else 'a ' + type(output).__name__}; it has to return the loss, a tensor. {hint}")
+        keys = ", ".join(map(repr, output)) or "(none)"
+        raise UsageError(f'training_step returned a dict with the keys {keys}; it needs the loss, a tensor, under "loss".')
+    found, hint = f"a {type(output).__name__}", "Do not turn the loss into a number before the return."
+    if output is None:
+        found, hint = "None", "Is a `return loss` missing?"
+    raise UsageError(f"training_step returned {found}; it has to return the loss, a tensor. {hint}")
 
 
 def explain_backward_error(loss: Tensor) -> UsageError | None:

@@ -31,7 +31,7 @@ def synced_batchnorm(model: nn.Module, device: torch.device, *, wanted: bool) ->
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, _BatchNorm) and not isinstance(layer, nn.SyncBatchNorm):
-                stand_in = nn.SyncBatchNorm.convert_sync_batchnorm(layer)
+                stand_in = nn.SyncBatchNorm.convert_sync_batchnorm(layer)  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 own.append((parent, name, layer))
                 setattr(parent, name, stand_in)
     try:

@@ -190,10 +190,8 @@ class TrainPass:
             return
         now = time.perf_counter()
         seconds = now - self._flushed_at
-        logged, samples = log.take_steps()
         means = self._exchange.steps(
-            logged,
-            samples,
+            log.take_steps(),
             stop=self._should_stop(),
             limit=running.should_stop or (self._deadline is not None and now >= self._deadline),
             pace=steps_until_flush(seconds / steps, self._pace),

@@ -42,8 +42,8 @@ def sentence(history: RunHistory) -> tuple[str, str]:
     if history.state == "finished":
         return " ".join(part for part in (best(history, done=True), history.message) if part) or "All steps are done.", "note"
     if history.state == "stopped":
-        said = f"Stopped after step {number.count(history.last_step)}, as asked."
-        return " ".join(part for part in (said, best(history, done=True), history.message) if part), "note"
+        message = plain(history.message) or f"stopped after step {number.count(history.last_step)}."
+        return f"{message[:1].upper()}{message[1:]} {best(history, done=True)}".strip(), "note"
     if history.state == "stopping":
         return "All ranks stop after the step in hand.", "note"
     progress = history.progress
@@ -102,8 +102,11 @@ def failure(history: RunHistory) -> tuple[str, str, str]:
     if cause.cell_line is not None:
         cell = f"cell {cause.cell}" if cause.cell is not None else "the cell's"
         where.append(f"in {cell} line {cause.cell_line}")
-    raised = f"{cause.error_type}: {cause.message}" if cause.message else cause.error_type
-    return plain(raised), ", ".join(where), plain(history.message)
+    raised = plain(f"{cause.error_type}: {cause.message}" if cause.message else cause.error_type).strip()
+    message = plain(history.message)
+    if raised in message:  # then it names the place too
+        return raised, "", message.replace(raised, "", 1).lstrip(" —\n")
+    return raised, ", ".join(where), message
 
 
 def _cause(history: RunHistory) -> str:
@@ -111,8 +114,9 @@ def _cause(history: RunHistory) -> str:
     parts = []
     if raised:
         parts.append(f'<p class="what">{icon("failed")}<span>{escape(raised)}</span></p>')
-        parts.append(f'<p class="where">{escape(where)}</p>')
-        if history.last_step:
+        if where:
+            parts.append(f'<p class="where">{escape(where)}</p>')
+        if history.last_step and where:
             rest = f"Last good step {number.count(history.last_step)}. {rest}".strip()
     if rest and not (raised and rest == raised):
         parts.append(f'<p class="rest">{with_code(rest)}</p>')

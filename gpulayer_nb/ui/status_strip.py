@@ -36,8 +36,7 @@ def position(history: RunHistory) -> tuple[int, int | None, int, int | None]:
 def status_strip(history: RunHistory) -> str:
     """State, epoch, step, samples/s, elapsed, ETA."""
     shape, name = word(history)
-    run = history.run.run_id if history.run else ""
-    cells = [_cell(f"run {run[:8]}", f"{icon(shape)} {name}", "w1", raw=True)]
+    cells = [_cell(f"run {history.short_id}", f"{icon(shape)} {name}", "w1", raw=True)]
     epoch, epochs, batch, batches = position(history)
     if history.state == "finished":
         done = len(history.epoch_ends) or epoch

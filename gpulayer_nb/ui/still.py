@@ -18,7 +18,7 @@ from gpulayer_nb.ui.markup import coloured, escape, with_code
 from gpulayer_nb.ui.message_line import failure, sentence
 from gpulayer_nb.ui.panel import Chart, ChartModel
 from gpulayer_nb.ui.ranks_table import MOST_ROWS
-from gpulayer_nb.ui.summary import MOST_EPOCHS, summary
+from gpulayer_nb.ui.summary import MOST_EPOCHS, done_words, summary
 
 SCALE = 2.0  # device pixels per CSS pixel: sharp on any screen
 MOST_METRICS = 10  # columns of the table
@@ -51,11 +51,8 @@ def static_bundle(history: RunHistory, *, chart: Chart | None = None, width: int
 
 
 def _title(history: RunHistory) -> str:
-    name = f"run {history.run.run_id[:8]}, {history.state}" if history.run else history.state
-    facts = []
-    if history.last_step:
-        epochs = len(history.epoch_ends)
-        facts.append(f"{epochs} epoch{'' if epochs == 1 else 's'}, {number.count(history.last_step)} steps")
+    name = f"run {history.short_id}, {history.state}" if history.run else history.state
+    facts = [done_words(history)] if history.last_step else []
     took = f"in {number.clock(history.elapsed_seconds())}"
     facts = [f"{facts[0]} {took}"] if facts else [took]
     if history.samples_per_second:

@@ -32,9 +32,8 @@ def header_lines(history: RunHistory) -> list[str]:
 
 def final_lines(history: RunHistory, *, timed: bool = True) -> list[str]:
     """What became of the run. Without `timed` nothing in it differs from one run to the next."""
-    run = f"run {history.run.run_id[:8]} " if timed and history.run else ""
-    epochs = len(history.epoch_ends)
-    done = f"{epochs} epoch{'' if epochs == 1 else 's'}, {number.count(history.last_step)} steps"
+    run = f"run {history.short_id} " if timed and history.run else ""
+    done = done_words(history)
     took = f" in {number.clock(history.elapsed_seconds())}" if timed and history.is_over else ""
     if history.state == "failed":
         raised, where, rest = failure(history)
@@ -44,6 +43,13 @@ def final_lines(history: RunHistory, *, timed: bool = True) -> list[str]:
     else:
         lines = [f"{run}{history.state}: {done}"]
     return [part for line in lines if line for part in wrapped(plain(line))]
+
+
+def done_words(history: RunHistory) -> str:
+    """`10 epochs, 4 680 steps`; epochs that were begun and not ended do not count."""
+    epochs, steps = len(history.epoch_ends), history.last_step
+    words = [f"{number.count(epochs)} epoch{'' if epochs == 1 else 's'}"] if epochs else []
+    return ", ".join([*words, f"{number.count(steps)} step{'' if steps == 1 else 's'}"])
 
 
 def epoch_lines(history: RunHistory) -> list[str]:

@@ -90,7 +90,7 @@ def unregister(engine_file: Path, hub_id: int) -> None:
     session = Session(
         key=info["key"].encode(), signature_scheme=info["signature_scheme"], packer=info["pack"], unpacker=info["unpack"]
     )
-    socket = zmq.Context.instance().socket(zmq.DEALER)
+    socket: Any = zmq.Context.instance().socket(zmq.DEALER)
     socket.linger = 3000  # milliseconds
     if info.get("curve_serverkey"):
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()

@@ -35,7 +35,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=die_with_parent)  # its schedulers too
     if "fork" in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("fork")  # three times faster to start than a fork server; there are no threads yet
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # eight descriptors an engine: 1024 end near 100 engines
     from ipyparallel.controller.app import IPController
 

@@ -52,7 +52,13 @@ class Supervisor:
         ]  # fmt: skip
         self._zygote = self._popen(zygote, "zygote.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if with_controller:
-            controller = [sys.executable, "-m", "gpulayer_nb.worker.controller", f"--folder={self.folder.path}", f"--parent={os.getpid()}"]
+            controller = [
+                sys.executable,
+                "-m",
+                "gpulayer_nb.worker.controller",
+                f"--folder={self.folder.path}",
+                f"--parent={os.getpid()}",
+            ]
             self._controller = self._popen(controller, "controller.log")
             threading.Thread(target=self._watch, args=("controller", self._controller), daemon=True).start()
         threading.Thread(target=self._read_events, args=(self._zygote,), daemon=True).start()

@@ -43,7 +43,11 @@ def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weight
     assert result.seconds < 2.0
     assert result.error.startswith("RunStopped: stopped after step ")
     step = int(result.error.split("step ")[1].split()[0])
-    assert notebook.ok("print(glt.runs[-1].state, len(glt.runs[-1].history), model.w.item() != 0)").split() == ["stopped", str(step), "True"]
+    assert notebook.ok("print(glt.runs[-1].state, len(glt.runs[-1].history), model.w.item() != 0)").split() == [
+        "stopped",
+        str(step),
+        "True",
+    ]
     still_works(notebook)
 
 

@@ -13,7 +13,9 @@ from gpulayer_nb.records.cluster_folder import clusters_root
 def processes_and_files(notebook):
     """Every process below the kernel, and the folders of its cluster."""
     kernel = psutil.Process(notebook.manager.provisioner.pid)
-    folders = notebook.ok("from gpulayer_nb.api.current import session; f = session().cluster.folder; print(f.path); print(f.blobs)").split()
+    folders = notebook.ok(
+        "from gpulayer_nb.api.current import session; f = session().cluster.folder; print(f.path); print(f.blobs)"
+    ).split()
     return [child.pid for child in kernel.children(recursive=True)], [Path(folder) for folder in folders]
 
 
@@ -24,7 +26,9 @@ def assert_gone(pids, folders, within_seconds):
         if not left and not any(folder.exists() for folder in folders):
             return
         time.sleep(0.05)
-    raise AssertionError(f"left: {[(pid, psutil.Process(pid).cmdline()) for pid in left]}, {[str(f) for f in folders if f.exists()]}")
+    raise AssertionError(
+        f"left: {[(pid, psutil.Process(pid).cmdline()) for pid in left]}, {[str(f) for f in folders if f.exists()]}"
+    )
 
 
 def test_down_leaves_nothing(fresh_notebook):
@@ -78,5 +82,7 @@ def test_what_a_dead_owner_left_is_swept_at_the_next_start_and_only_that(fresh_n
 
 def test_engines_are_no_forks_of_the_kernel_and_have_only_what_was_shipped(fresh_notebook):
     fresh_notebook.ok("import sys; sys.modules['os'].__dict__['planted'] = 1")
-    text = fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nimport os; (hasattr(os, 'planted'), b'ipykernel_launcher' in open('/proc/self/cmdline', 'rb').read())")
+    text = fresh_notebook.ok(
+        "%%ranks --nodes 1 --devices 2\nimport os; (hasattr(os, 'planted'), b'ipykernel_launcher' in open('/proc/self/cmdline', 'rb').read())"
+    )
     assert text.count("Out: (False, False)") == 2

@@ -19,7 +19,12 @@ def test_torchruns_variables_are_set_on_the_ranks_and_not_in_the_kernel(notebook
 def test_names_and_the_group_persist_and_values_come_back_in_rank_order(notebook):
     notebook.ok("%%ranks --nodes 2 --devices 2\nkeep = rank * 10")
     text = notebook.ok("%%ranks --as got\nx = torch.tensor([float(rank)]); dist.all_reduce(x)\n(keep, int(x.item()))")
-    assert text.splitlines() == ["[rank 0] Out: (0, 6)", "[rank 1] Out: (10, 6)", "[rank 2] Out: (20, 6)", "[rank 3] Out: (30, 6)"]
+    assert text.splitlines() == [
+        "[rank 0] Out: (0, 6)",
+        "[rank 1] Out: (10, 6)",
+        "[rank 2] Out: (20, 6)",
+        "[rank 3] Out: (30, 6)",
+    ]
     assert notebook.ok("print(got)").strip() == "[(0, 6), (10, 6), (20, 6), (30, 6)]"
 
 
@@ -81,7 +86,9 @@ def test_all_lines_of_all_ranks_come_in_order_with_their_rank(notebook):
 
 
 def test_text_of_subprocesses_and_c_code_is_shown_too(notebook):
-    text = notebook.ok("%%ranks --nodes 1 --devices 2\nimport os, sys\n_ = os.write(1, b'from file descriptor 1\\n')\nprint('err', file=sys.stderr)")
+    text = notebook.ok(
+        "%%ranks --nodes 1 --devices 2\nimport os, sys\n_ = os.write(1, b'from file descriptor 1\\n')\nprint('err', file=sys.stderr)"
+    )
     for rank in range(2):
         assert f"[rank {rank}] from file descriptor 1" in text
         assert f"[rank {rank}] err" in text
@@ -94,4 +101,26 @@ def test_a_cell_that_hangs_ends_at_its_time_limit_and_the_next_cell_works(notebo
     assert "rank 0 (node 0, local rank 0, worker local) was in line 3 of the cell" in result.error
     assert "rank 1 (node 0, local rank 1, worker local) had finished" in result.error
     assert result.seconds < 5
-    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); (keep, int(x))").splitlines() == ["[rank 0] Out: (5, 2)", "[rank 1] Out: (6, 2)"]
+    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); (keep, int(x))").splitlines() == [
+        "[rank 0] Out: (5, 2)",
+        "[rank 1] Out: (6, 2)",
+    ]
+
+
+def test_names_that_did_not_reach_every_rank_are_sent_again(notebook, tmp_path):
+    flag = tmp_path / "may_load"
+    notebook.ok("%%ranks --nodes 1 --devices 2\npass")
+    notebook.ok(
+        f"""
+import os
+class Picky:
+    def __setstate__(self, state):
+        if os.environ.get('RANK') == '1' and not os.path.exists({str(flag)!r}):
+            raise OSError('not yet')
+picky = Picky(); picky.kept = 1
+a_helper = 'reaches rank 1 after picky, or never'
+"""
+    )
+    assert "not yet" in notebook.run("%%ranks\npicky, a_helper").error
+    flag.touch()
+    assert notebook.ok("%%ranks\nlen(a_helper), type(picky).__name__").count("Out: (36, 'Picky')") == 2

@@ -17,7 +17,11 @@ def test_trained_weights_come_back_in_place_and_a_second_run_continues(notebook)
     notebook.ok(LINE)
     for expected in ("1.02", "1.5198"):
         notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4))
-        assert notebook.ok("print(round(model.w.item(), 4), same is model, type(model).__name__)").split() == [expected, "True", "Line"]
+        assert notebook.ok("print(round(model.w.item(), 4), same is model, type(model).__name__)").split() == [
+            expected,
+            "True",
+            "Line",
+        ]
 
 
 @pytest.mark.parametrize(("batch", "expected"), [(2, "1.779"), (4, "1.02")])
@@ -164,14 +168,19 @@ def test_a_cell_with_nothing_to_fit_says_what_was_looked_for_and_what_is_there(n
         "UsageError: Nothing to fit: the cell has no model and no train_loader. It has net and loader. "
         "Next: `%%gpulayer --model net --loader loader`, or `%%ranks` to run it as it is."
     )
-    notebook.ok("%%gpulayer --model net --loader loader\nloss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(net.parameters(), lr=.01)")
+    notebook.ok(
+        "%%gpulayer --model net --loader loader\nloss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(net.parameters(), lr=.01)"
+    )
     assert notebook.ok("print(net.w.item() > 1)").strip() == "True"
 
 
 def test_a_plain_module_without_loss_and_optimizer_is_told_what_to_write(notebook):
     notebook.ok(LINE + "\n%gpulayer down")
     result = notebook.run("%%gpulayer --nodes 1 --devices 2\ntrain_loader = DataLoader(line_set, batch_size=2)")
-    assert re.match(r"UsageError: `model` \(Line\) is a plain nn.Module, and the cell has no loss_fn and no optimizer\. Next: write ", result.error)
+    assert re.match(
+        r"UsageError: `model` \(Line\) is a plain nn.Module, and the cell has no loss_fn and no optimizer\. Next: write ",
+        result.error,
+    )
     assert "`optimizer = torch.optim.SGD(model.parameters(), lr=0.1)`" in result.error
 
 

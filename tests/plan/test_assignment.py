@@ -27,7 +27,9 @@ def test_a_real_worker_is_one_node_and_workers_come_in_the_order_of_their_names(
 
 
 def test_a_request_is_never_made_smaller():
-    with pytest.raises(PlanError, match=r"2 nodes × 4 devices = 8 ranks asked, but 1 worker of 2 can host 4 ranks \(a: 4 engines; b: 2 engines\)"):
+    with pytest.raises(
+        PlanError, match=r"2 nodes × 4 devices = 8 ranks asked, but 1 worker of 2 can host 4 ranks \(a: 4 engines; b: 2 engines\)"
+    ):
         assign(Topology(2, 4), [worker("a", 4), worker("b", 2)])
 
 
@@ -38,7 +40,14 @@ def test_workers_with_different_torch_are_refused_with_both_versions():
 
 @pytest.mark.parametrize(
     ("asked", "ranks", "gpus", "mps", "chosen"),
-    [("auto", 4, 0, False, "cpu"), ("auto", 2, 2, False, "cuda"), ("auto", 2, 1, False, "cpu"), ("auto", 1, 0, True, "mps"), ("auto", 2, 0, True, "cpu"), ("cpu", 1, 8, False, "cpu")],
+    [
+        ("auto", 4, 0, False, "cpu"),
+        ("auto", 2, 2, False, "cuda"),
+        ("auto", 2, 1, False, "cpu"),
+        ("auto", 1, 0, True, "mps"),
+        ("auto", 2, 0, True, "cpu"),
+        ("cpu", 1, 8, False, "cpu"),
+    ],
 )
 def test_auto_takes_gpus_only_if_there_is_one_for_every_rank(asked, ranks, gpus, mps, chosen):
     assert choose_accelerator(asked, Topology(1, ranks), cuda_devices=gpus, mps=mps, where="worker local") == chosen

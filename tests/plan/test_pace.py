@@ -28,7 +28,8 @@ def test_after_a_slow_first_step_the_target_is_reached_in_few_exchanges() -> Non
     steps, exchanges = steps_until_flush(3.0, 1), 1
     while steps < 250:
         steps, exchanges = steps_until_flush(0.001, steps), exchanges + 1
-    assert steps == 250 and exchanges <= 6
+    assert steps == 250
+    assert exchanges <= 6
 
 
 @given(st.floats(0, 1e4), st.integers(0, 10**6))

@@ -38,7 +38,8 @@ def test_drop_gives_every_rank_as_many_and_repeats_none(length: int, world_size:
     parts = dealt(length, world_size, "drop")
     assert len({len(part) for part in parts}) == 1
     used = [p for part in parts for p in part]
-    assert len(used) == len(set(used)) and length - len(used) < world_size
+    assert len(used) == len(set(used))
+    assert length - len(used) < world_size
 
 
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 5))

@@ -37,8 +37,9 @@ class RankServer:
         roots = [str(HERE), str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, roots))}
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "rank_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+            [sys.executable, str(HERE / "rank_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=environment,
+        )  # fmt: skip
         assert self._answer(START_SECONDS) == "ready"
 
     def run(self, folder: Path, world_size: int, function: Callable[[Any], Any], devices: int, seconds: float) -> list[Any]:
@@ -107,7 +108,9 @@ def rank_server() -> Iterator[RankServer]:
 def ranks(rank_server: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """`ranks(world_size, function, devices=…, seconds=…)`: each rank's `function(rank)`; raises RankError if one raises."""
 
-    def run(world_size: int, function: Callable[[Any], Any], devices: int | None = None, seconds: float = LIMIT_SECONDS) -> list[Any]:
+    def run(
+        world_size: int, function: Callable[[Any], Any], devices: int | None = None, seconds: float = LIMIT_SECONDS
+    ) -> list[Any]:
         return rank_server.run(tmp_path_factory.mktemp("ranks"), world_size, function, devices or world_size, seconds)
 
     return run

@@ -40,24 +40,21 @@ def run_rank(job: dict[str, Any], rank: int) -> None:
     try:
         if world_size > 1:
             store = dist.FileStore(str(folder / "store"), world_size)
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
+            limit = timedelta(seconds=COLLECTIVE_SECONDS)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=limit)
         function = pickle.loads((folder / "function").read_bytes())
         outcome: Any = ("result", function(Rank(rank, world_size, devices)))
-    except BaseException as error:
+    except BaseException as error:  # whatever it is, the test is told
         outcome = ("error", error, traceback.format_exc())
     try:
         data = cloudpickle.dumps(outcome)
-    except Exception:
+    except Exception:  # an error that cannot be pickled is told as text
         data = pickle.dumps(("error", RuntimeError(repr(outcome[1])), traceback.format_exc()))
     (folder / f"unfinished-{rank}").write_bytes(data)
     os.replace(folder / f"unfinished-{rank}", folder / f"rank-{rank}")
 
 
 def serve() -> None:
-    import torch._dynamo  # noqa: F401  # the first DistributedDataParallel imports it: seconds, once for all ranks
-    import torch.distributed
-    import torch.nn.parallel
-    import torch.utils.data  # noqa: F401
 
     import gpulayer_nb.train.fit  # noqa: F401
 
@@ -78,6 +75,7 @@ def serve() -> None:
                     os._exit(status)  # no teardown: torch's gloo may deadlock in it
             pids.append(pid)
         print(json.dumps(pids), flush=True)
+    os._exit(0)  # torch's own exit takes seconds on a busy machine
 
 
 if __name__ == "__main__":

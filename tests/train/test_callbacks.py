@@ -26,7 +26,8 @@ class Scores(Seen):
 def test_early_stopping_ends_all_ranks_after_its_patience(ranks: Any) -> None:
     def train(rank: Any) -> Any:
         stopper = EarlyStopping("score", patience=2)
-        result, _ = fit_here(rank, Scores(3, 2, 2, 5, 1, 1), index_loader(2, 1), index_loader(2, 1), max_epochs=6, callbacks=[stopper])
+        model = Scores(3, 2, 2, 5, 1, 1)
+        result, _ = fit_here(rank, model, index_loader(2, 1), index_loader(2, 1), max_epochs=6, callbacks=[stopper])
         return result.state, result.epochs_done, stopper.best_score, stopper.stopped_epoch
 
     assert ranks(2, train) == [("finished", 4, 2.0, 3)] * 2
@@ -45,9 +46,10 @@ def test_early_stopping_ends_at_nan_and_rests_in_epochs_without_validation() -> 
 
 
 def test_a_metric_nobody_logs_is_named_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match="EarlyStopping looks at 'val_lss', which has not been logged. Logged so far: index, val_index"):
+    expected = r"EarlyStopping looks at 'val_lss', which has not been logged\. Logged so far: index, val_index"
+    with pytest.raises(UsageError, match=expected):
         fit_here(Alone, Seen(), index_loader(2, 1), index_loader(2, 1), callbacks=[EarlyStopping("val_lss")])
-    with pytest.raises(UsageError, match='mode is \'best\'; it is "min"'):
+    with pytest.raises(UsageError, match="mode is 'best'; it is \"min\""):
         EarlyStopping("loss", mode="best")
 
 
@@ -70,7 +72,8 @@ def test_only_overridden_hooks_are_called_and_an_exception_is_told() -> None:
             told.append(exception)
 
     hooks = Hooks(None, Line(), [Watching()])
-    assert hooks.of("on_train_batch_end") == () and len(hooks.of_callbacks("on_exception")) == 1
+    assert hooks.of("on_train_batch_end") == ()
+    assert len(hooks.of_callbacks("on_exception")) == 1
 
     class Failing(Line):
         def training_step(self, batch: Any, batch_idx: int) -> Any:

@@ -44,7 +44,7 @@ def test_the_short_group_at_the_end_of_an_epoch_is_a_whole_step(ranks: Any) -> N
     for x in (torch.arange(1.0, 7.0), torch.arange(7.0, 9.0)):
         (gradient,) = torch.autograd.grad(((w * x - 2 * x) ** 2).mean(), w)
         w = (w - 0.01 * gradient).detach().requires_grad_()
-    assert on_two == pytest.approx([float(w)] * 2, abs=1e-6)
+    assert on_two == pytest.approx([w.item()] * 2, abs=1e-6)
 
 
 def plain_net() -> nn.Module:
@@ -104,7 +104,7 @@ def test_the_module_keeps_no_trace_of_a_fit_and_can_be_pickled_and_copied_within
     assert twin.current_epoch == 0
     twin.log("loss", 1.0)  # nothing happens outside a fit
     with pytest.raises(UsageError, match="trainer is there only while a fit is on"):
-        twin.trainer  # noqa: B018  # the property raises
+        twin.trainer  # the property raises
 
 
 def test_the_module_is_let_go_after_an_error_too() -> None:
@@ -185,14 +185,16 @@ def test_each_epoch_is_a_partition_in_another_order(ranks: Any) -> None:
 def test_a_stop_wanted_on_one_rank_stops_all_after_the_same_step(ranks: Any) -> None:
     def train(rank: Any) -> Any:
         model = Seen()
-        wanted = lambda: rank.rank == 2 and model.global_step >= 20  # noqa: E731
+        wanted = lambda: rank.rank == 2 and model.global_step >= 20
         result, records = fit_here(rank, model, index_loader(40_000, 1), should_stop=wanted)
         return result.state, result.global_step, len(model.batches), len(step_series(records, "index"))
 
     results = ranks(4, train)
     assert len({r[:3] for r in results}) == 1
     state, step, batches, recorded = results[0]
-    assert state == "stopped" and 20 <= step < 10_000 and batches == step == recorded
+    assert state == "stopped"
+    assert 20 <= step < 10_000
+    assert batches == step == recorded
 
 
 def test_a_callback_on_one_rank_ends_all_and_that_is_finished_not_stopped(ranks: Any) -> None:
@@ -225,7 +227,8 @@ def test_limits_and_the_validation_interval_are_kept() -> None:
         Alone, model, index_loader(20, 2), index_loader(20, 2), max_epochs=4, limit_train_batches=0.2, limit_val_batches=3,
         check_val_every_n_epoch=3,
     )  # fmt: skip
-    assert len(model.batches) == 8 and len(model.val_batches) == 6
+    assert len(model.batches) == 8
+    assert len(model.val_batches) == 6
     assert [r.epoch for r in records if isinstance(r, EpochMetrics) and r.split == "val"] == [2, 3]
 
 
@@ -263,7 +266,8 @@ def test_frozen_parts_stay_in_evaluation_mode_over_a_validation() -> None:
             self.norm.eval()
 
         def on_train_epoch_start(self) -> None:
-            assert self.training and not self.norm.training
+            assert self.training
+            assert not self.norm.training
 
     fit_here(Alone, Frozen().eval(), index_loader(2, 1), index_loader(2, 1), max_epochs=2)
 
@@ -282,7 +286,8 @@ def test_parameters_left_out_of_the_loss_are_named_unless_allowed(ranks: Any, er
 
     for error in errors_of(2, train):
         assert isinstance(error, UsageError)
-        assert "took no part in the loss: b.weight, b.bias." in str(error) and "--find-unused-parameters" in str(error)
+        assert "took no part in the loss: b.weight, b.bias." in str(error)
+        assert "--find-unused-parameters" in str(error)
     assert ranks(2, lambda rank: train(rank, find_unused_parameters=True)) == [3, 3]
     assert train(Alone) == 6
 
@@ -329,7 +334,7 @@ class Returning(Line):
     [
         (None, r"training_step returned None; it has to return the loss, a tensor\. Is a `return loss` missing\?"),
         (1.5, "training_step returned a float"),
-        ({"acc": 1}, 'returned a dict with the keys \'acc\'; it needs the loss, a tensor, under "loss"'),
+        ({"acc": 1}, "returned a dict with the keys 'acc'; it needs the loss, a tensor, under \"loss\""),
         (lambda m: m.w * torch.ones(3), r"the loss has the shape \(3,\); it has to be one number"),
         (lambda m: torch.ones(()), "the loss depends on no trainable parameter"),
     ],
@@ -378,7 +383,8 @@ def test_bfloat16_trains_with_weights_kept_in_full_precision() -> None:
 
     model = Mixed()
     fit_here(Alone, model, index_loader(2, 1), precision="bf16-mixed")
-    assert seen == [torch.bfloat16] * 2 and model.layer.weight.dtype == torch.float32
+    assert seen == [torch.bfloat16] * 2
+    assert model.layer.weight.dtype == torch.float32
 
 
 def test_synchronised_batch_norm_is_refused_without_gpus() -> None:
@@ -417,11 +423,22 @@ def test_hooks_are_called_in_order() -> None:
     def note(name: str) -> Any:
         return lambda self, *arguments: called.append(name)
 
-    names = (
-        "on_fit_start on_train_start on_train_epoch_start on_train_batch_start on_train_batch_end on_train_epoch_end "
-        "on_validation_start on_validation_epoch_start on_validation_batch_start on_validation_batch_end "
-        "on_validation_epoch_end on_validation_end on_train_end on_fit_end"
-    ).split()
+    names = [
+        "on_fit_start",
+        "on_train_start",
+        "on_train_epoch_start",
+        "on_train_batch_start",
+        "on_train_batch_end",
+        "on_train_epoch_end",
+        "on_validation_start",
+        "on_validation_epoch_start",
+        "on_validation_batch_start",
+        "on_validation_batch_end",
+        "on_validation_epoch_end",
+        "on_validation_end",
+        "on_train_end",
+        "on_fit_end",
+    ]
     hooked = type("Hooked", (Seen,), {name: note(name) for name in names})
     fit_here(Alone, hooked(), index_loader(1, 1), index_loader(1, 1))
     assert called == names

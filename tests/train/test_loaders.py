@@ -32,7 +32,8 @@ def batches(loader: Any, world_size: int, *, training: bool = True, epoch: int =
 
 
 def indices(loader: Any, world_size: int, **options: Any) -> list[list[int]]:
-    return [[int(i) for batch in part for i in (batch if isinstance(batch, list) else [batch])] for part in batches(loader, world_size, **options)]
+    parts = batches(loader, world_size, **options)
+    return [[int(i) for batch in part for i in (batch if isinstance(batch, list) else [batch])] for part in parts]
 
 
 def test_shuffled_orders_are_those_of_torchs_distributed_sampler() -> None:
@@ -172,7 +173,7 @@ def test_a_sampler_that_draws_from_numpy_is_seeded_equally_and_the_callers_numbe
     expected = np.random.rand()
     np.random.seed(3)
     parts = indices(loader, 3)
-    assert sorted(sum(parts, [])) == list(range(6))
+    assert sorted(i for part in parts for i in part) == list(range(6))
     assert np.random.rand() == expected
 
 
@@ -220,8 +221,10 @@ def test_everything_else_of_the_loader_is_kept_and_the_users_own_is_not_changed(
     )  # fmt: skip
     before = dict(loader.__dict__)
     own = divide(loader, 0, 2, training=True).source
-    assert type(own) is Special and own is not loader
-    for name in ("num_workers", "collate_fn", "timeout", "worker_init_fn", "prefetch_factor", "persistent_workers", "batch_size", "drop_last"):
+    assert type(own) is Special
+    assert own is not loader
+    kept = "num_workers collate_fn timeout worker_init_fn prefetch_factor persistent_workers batch_size drop_last"
+    for name in kept.split():
         assert getattr(own, name) == getattr(loader, name), name
     assert loader.__dict__ == before
     assert type(loader.sampler) is RandomSampler

@@ -34,11 +34,11 @@ def script(rank: Any, log: Any, steps: int, **options: Any) -> Any:
 def test_every_step_has_the_mean_over_ranks_and_the_epoch_the_mean_over_samples(ranks: Any) -> None:
     losses = [[1.0, 2.0, 3.0, 10.0], [3.0, 4.0, 5.0, 0.0]]
     results = ranks(2, lambda rank: script(rank, lambda r, s: {"loss": losses[r][s - 1]}, 4))
-    result, records = results[0]
+    _result, records = results[0]
     assert step_series(records, "loss") == [2, 3, 4, 5]
     assert epoch_series(records, "train", "loss") == [3.5]
     assert [r[0].metrics["loss"] for r in results] == [3.5, 3.5]
-    assert [(r.steps, r.epochs) for r in records if isinstance(r, StepMetrics)][0] == ((1,), (0,))
+    assert next((r.steps, r.epochs) for r in records if isinstance(r, StepMetrics)) == ((1,), (0,))
     assert not results[1][1], "only rank 0 reports"
 
 
@@ -114,7 +114,8 @@ def test_one_ranks_nan_is_a_gap_in_that_step_and_names_the_rank(ranks: Any) -> N
 
     _, records = ranks(4, lambda rank: script(rank, log, 3))[0]
     first, second, third = step_series(records, "loss")
-    assert (first, third) == (pytest.approx(0.6), pytest.approx(0.4)) and math.isnan(second or 0)
+    assert (first, third) == (pytest.approx(0.6), pytest.approx(0.4))
+    assert math.isnan(second or 0)
     assert [(r.name, r.steps, r.ranks) for r in records if isinstance(r, NonFinite)] == [("loss", (2,), (2,))]
 
 
@@ -222,9 +223,10 @@ def test_nothing_is_kept_of_past_steps() -> None:
         for _ in range(100):
             log.add("a", torch.ones((), requires_grad=True) * 2)
             log.end_step(4)
-        steps, samples = log.take_steps()
-        assert len(steps) == 100 and samples == 400
-    assert log.open_steps == 0 and not log._entries
+        taken = log.take_steps()
+        assert (taken.count, taken.samples) == (100, 400)
+    assert log.open_steps == 0
+    assert not log._entries
     assert log.take_sums().values == {"a": 10_000.0}
     log.in_steps = False
     for _ in range(5000):
@@ -236,11 +238,13 @@ def test_every_value_of_a_record_is_a_plain_float() -> None:
     _, records = script(Alone, lambda r, s: {"a": torch.tensor(1, dtype=torch.int32), "b": 2}, 2)
     values = [v for r in records if isinstance(r, (StepMetrics, EpochMetrics)) for v in r.values.values()]
     flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
-    assert flat and all(type(x) is float for x in flat)
+    assert flat
+    assert all(type(x) is float for x in flat)
 
 
 def test_progress_counts_the_samples_of_all_ranks_and_ends_at_the_last_batch(ranks: Any) -> None:
     _, records = ranks(2, lambda rank: script(rank, lambda r, s: {}, 6))[0]
     last = [r for r in records if isinstance(r, Progress)][-1]
     assert (last.phase, last.epoch, last.batch_index, last.batches, last.global_step) == ("train", 0, 5, 6, 6)
-    assert last.samples_per_second and last.samples_per_second > 0
+    assert last.samples_per_second
+    assert last.samples_per_second > 0

@@ -29,7 +29,8 @@ def test_all_usual_forms_are_read() -> None:
     assert Optimization.read(one).optimizers == (one,)
     assert Optimization.read([one, two]).optimizers == (one, two)
     both = Optimization.read(([one, two], [halving(one), rule]))
-    assert both.optimizers == (one, two) and [(r.interval, r.frequency) for r in both.rules] == [("epoch", 1), ("step", 3)]
+    assert both.optimizers == (one, two)
+    assert [(r.interval, r.frequency) for r in both.rules] == [("epoch", 1), ("step", 3)]
     alone = Optimization.read({"optimizer": one, "lr_scheduler": rule})
     assert (alone.rules[0].interval, alone.rules[0].frequency, alone.rules[0].monitor) == ("step", 3, "loss")
     assert Optimization.read({"optimizer": one, "lr_scheduler": halving(one), "monitor": "acc"}).rules[0].monitor == "acc"
@@ -68,7 +69,8 @@ def test_schedules_step_by_epoch_or_by_step_at_their_frequency() -> None:
     assert rate_after(lambda o: ([o], [{"scheduler": halving(o), "interval": "step"}])) == pytest.approx(0.5**8)
     assert rate_after(lambda o: ([o], [{"scheduler": halving(o), "interval": "step", "frequency": 4}])) == pytest.approx(0.5**2)
     assert rate_after(lambda o: ([o], [{"scheduler": halving(o), "frequency": 2}]), epochs=5) == pytest.approx(0.5**2)
-    assert rate_after(lambda o: ([o], [{"scheduler": halving(o), "interval": "step"}]), accumulate_grad_batches=2) == pytest.approx(0.5**4)
+    by_step = rate_after(lambda o: ([o], [{"scheduler": halving(o), "interval": "step"}]), accumulate_grad_batches=2)
+    assert by_step == pytest.approx(0.5**4)
 
 
 def test_a_schedule_on_a_metric_sees_the_epochs_mean() -> None:

@@ -36,7 +36,8 @@ def test_the_model_itself_is_trained_in_place_and_keeps_no_trace() -> None:
     start, names = model.weight.detach().clone(), set(model.__dict__)
     fit_here(Alone, task_of(model), pairs())
     assert not torch.equal(model.weight, start)
-    assert set(model.__dict__) == names and list(model.state_dict()) == ["weight", "bias"]
+    assert set(model.__dict__) == names
+    assert list(model.state_dict()) == ["weight", "bias"]
 
 
 def test_metrics_are_computed_without_gradients() -> None:
@@ -51,10 +52,11 @@ def test_metrics_are_computed_without_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "found"), [(torch.zeros(2), "a Tensor"), ((1, 2, 3), "a tuple of 3 parts"), ({"x": 1}, "a dict of 1 parts"), ([1], "a list of 1")]
+    ("batch", "found"),
+    [(torch.zeros(2), "a Tensor"), ((1, 2, 3), "a tuple of 3 parts"), ({"x": 1}, "a dict of 1 parts"), ([1], "a list of 1")],
 )
 def test_other_batches_are_refused_with_what_to_do(batch: Any, found: str) -> None:
-    with pytest.raises(UsageError, match=rf"batches \(inputs, target\), but the loader gave {found}.*subclass gpulayer_nb.Module"):
+    with pytest.raises(UsageError, match=rf"\(inputs, target\), but the loader gave {found}.*subclass gpulayer_nb.Module"):
         pair(batch)
     assert pair([1, 2]) == pair((1, 2)) == (1, 2)
 

@@ -46,7 +46,8 @@ def test_the_others_are_told_when_the_first_has_failed(errors_of: Any) -> None:
 
     errors = errors_of(2, fail, seconds=15)
     assert isinstance(errors[0], OSError)
-    assert isinstance(errors[1], GpuLayerError) and "waited for local rank 0 of its worker, which failed" in str(errors[1])
+    assert isinstance(errors[1], GpuLayerError)
+    assert "waited for local rank 0 of its worker, which failed" in str(errors[1])
 
 
 class Prepared(DataModule):

@@ -19,8 +19,8 @@ def test_rates_have_three_digits(value, words):
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0.1234, "0.123"), (0.00042, "4.2e-4"), (-2.0, "-2.000"), (1234.5, f"1{T}234.500"), (12_345_678, "1.23e7"), (math.nan, "NaN"),
-     (-math.inf, "-∞"), (0.0, "0"), (None, "–")],
+    [(0.1234, "0.123"), (0.00042, "4.2e-4"), (-2.0, "-2.000"), (1234.5, f"1{T}234.500"), (12_345_678, "1.23e7"),
+     (math.nan, "NaN"), (-math.inf, "-∞"), (0.0, "0"), (None, "–")],
 )  # fmt: skip
 def test_metrics_have_three_decimals(value, words):
     assert number.metric(value) == words
@@ -34,7 +34,7 @@ def test_clocks(seconds, words):
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(412 * 2**20, "412 MiB"), (int(3.21 * 2**30), "3.21 GiB"), (int(15.6 * 2**30), "15.6 GiB"), (None, "–")]
+    ("mib", "words"), [(412, "412 MiB"), (3.21 * 1024, "3.21 GiB"), (15.6 * 1024, "15.6 GiB"), (1023.8, "1.00 GiB"), (None, "–")]
 )
-def test_memory(size, words):
-    assert number.memory(size) == words
+def test_memory(mib, words):
+    assert number.memory(None if mib is None else int(mib * 2**20)) == words

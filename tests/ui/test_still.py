@@ -2,10 +2,11 @@
 
 import base64
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from gpulayer_nb.records.history import RunHistory
-from gpulayer_nb.records.record import EpochMetrics
+from gpulayer_nb.records.record import EpochMetrics, RunEnded
 from gpulayer_nb.ui.still import static_bundle
 
 ALLOWED = {"div", "p", "b", "br", "code", "img", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "span"}
@@ -79,3 +80,15 @@ def test_many_epochs_show_the_last_and_say_so(told):
     data, _ = static_bundle(told(epochs=40, steps=20))
     assert "28 earlier epochs" in data["text/html"]
     assert "28 earlier epochs" in data["text/plain"]
+
+
+def test_a_message_that_names_the_error_says_it_once(recorded_run):
+    history = RunHistory(lambda: 1030.0)
+    for record in recorded_run.recorded(until=100):
+        if isinstance(record, RunEnded):
+            record = replace(record, message="ValueError: bad <sample> 17 — rank 3 (node 1), epoch 1. Next: correct the cell.")
+        history.apply(record)
+    data, _ = static_bundle(history)
+    for form, raised in (("text/html", "bad &lt;sample&gt; 17"), ("text/plain", "bad <sample> 17")):
+        assert data[form].count(raised) == 1
+        assert data[form].count("rank 3 (node 1") == 1
