@@ -63,9 +63,14 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
     run = Run(run_id, folder, history)
     view = make_view(history)
     view.show()
+
+    def say(text: str) -> None:
+        history.say(text)
+        view.refresh()
+
     outcome: SessionOutcome | None = None
     try:
-        outcome = session.run(request, run_id, folder, history, history.say, view.refresh)
+        outcome = session.run(request, run_id, folder, history, say, view.refresh)
         verdict = judge(outcome.group, outcome.ranks, outcome.listener.failures, request.mode)
         _bring_back(session, request, run, outcome, verdict)
     except KeyboardInterrupt:

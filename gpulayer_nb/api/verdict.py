@@ -56,7 +56,8 @@ def _stopped(outcome: DriverOutcome, mode: str, world: int) -> str:
     if mode != "ranks" and step and all(result.state == "stopped" for result in outcome.results.values()):
         return f"stopped after step {step} on {count(world, 'rank')}; the model has the weights of that step."
     if outcome.losses:
-        return f"stopped; {count(len(outcome.losses), 'rank')} did not answer, so their engines were ended and are replaced before the next run."
+        silent = count(len(outcome.losses), "rank")
+        return f"stopped; {silent} did not answer, so their engines were ended and are replaced before the next run."
     kept = "the model is as before the run" if mode != "ranks" else "variables are kept"
     return f"stopped on {count(world, 'rank')}; {kept}."
 

@@ -69,7 +69,8 @@ def describe_loss(loss: RankLoss, released: int) -> str:
         how = f"ended with exit code {death.exit_code}"
     return (
         f"{subject} {how}. The other {count(released, 'rank')} were released. "
-        "Its engine is replaced before the next run; its variables are gone. Next: a smaller batch_size or model, or run the cell again."
+        "Its engine is replaced before the next run; its variables are gone. "
+        "Next: a smaller batch_size or model, or run the cell again."
     )
 
 

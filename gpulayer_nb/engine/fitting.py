@@ -72,7 +72,8 @@ def _plain_task(namespace: Mapping[str, Any], names: FitNames, model: Any) -> Pl
         }
         raise UsageError(
             f"`{names.model}` ({type(model).__name__}) is a plain nn.Module, and the cell has no "
-            f"{' and no '.join(missing)}. Next: write {' and '.join(examples[name] for name in missing)}, or make it a glt.Module."
+            f"{' and no '.join(missing)}. "
+            f"Next: write {' and '.join(examples[name] for name in missing)}, or make it a glt.Module."
         )
     return PlainTask(
         model,

@@ -42,7 +42,8 @@ def assign(topology: Topology, workers: Sequence[Worker]) -> tuple[RankAssignmen
     if len(able) < topology.num_nodes:
         table = "; ".join(f"{worker.name}: {count(len(worker.engines), 'engine')}" for worker in workers) or "no worker"
         raise PlanError(
-            f"{topology} asked, but {count(len(able), 'worker')} of {len(workers)} can host {count(topology.devices, 'rank')} ({table}). "
+            f"{topology} asked, but {count(len(able), 'worker')} of {len(workers)} can host "
+            f"{count(topology.devices, 'rank')} ({table}). "
             "Nothing was started. Next: start more with `gpulayer worker start`, or ask for fewer nodes."
         )
     nodes = able[: topology.num_nodes]

@@ -42,7 +42,8 @@ class Topology:
                 raise UsageError(f"{option} is {value!r}; it is a whole number of at least 1, for example `{option} 2`.")
         if self.world_size > MAX_WORLD_SIZE:
             raise UsageError(
-                f"{self.num_nodes} nodes × {self.devices} devices = {self.world_size} ranks; at most {MAX_WORLD_SIZE} are supported."
+                f"{self.num_nodes} nodes × {self.devices} devices = {self.world_size} ranks; "
+                f"at most {MAX_WORLD_SIZE} are supported."
             )
 
     @property

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from queue import Empty
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ class Notebook:
                 pytest.fail(f"no answer in {limit_seconds} s; so far: {result.text}")
             try:
                 message = self.client.get_iopub_msg(timeout=left)
-            except Exception:  # noqa: BLE001  the queue's Empty, whose module differs between releases
+            except Empty:
                 continue
             if message["parent_header"].get("msg_id") != msg_id:
                 continue

@@ -19,7 +19,8 @@ def still_works(notebook):
 
 def test_a_rank_that_raises_ends_the_cell_with_the_users_own_line(notebook):
     result = notebook.run(
-        "%%ranks\nfor step in range(6):\n    if rank == 3 and step == 3:\n        raise ValueError('bad sample 17')\n    dist.all_reduce(torch.ones(10))"
+        "%%ranks\nfor step in range(6):\n    if rank == 3 and step == 3:\n        raise ValueError('bad sample 17')\n"
+        "    dist.all_reduce(torch.ones(10))"
     )
     assert result.seconds < 3
     assert result.error.startswith("RunFailed: ValueError: bad sample 17 — rank 3 (node 1, local rank 1, worker local), in cell ")
@@ -62,7 +63,8 @@ def test_all_ranks_raising_at_once_is_one_error(notebook):
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
 def test_a_rank_that_dies_is_named_with_its_signal_and_replaced(notebook, how):
     result = notebook.run(
-        f"%%ranks\nimport os, signal\nfor step in range(6):\n    if rank == 1 and step == 2:\n        os.kill(os.getpid(), signal.{how})\n"
+        "%%ranks\nimport os, signal\nfor step in range(6):\n    if rank == 1 and step == 2:\n"
+        f"        os.kill(os.getpid(), signal.{how})\n"
         "    dist.all_reduce(torch.ones(10))"
     )
     number = int(getattr(signal, how))

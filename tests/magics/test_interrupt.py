@@ -57,7 +57,8 @@ def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weight
         "if rank == 0:\n    dist.barrier()",
         "import time\ntime.sleep(60)",
         "while True:\n    dist.all_reduce(torch.ones(1))",
-        "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        if rank: raise\n        break",
+        "import time\nwhile True:\n    try:\n        time.sleep(60)\n"
+        "    except BaseException:\n        if rank: raise\n        break",
     ],
     ids=["blocked in a collective", "asleep", "busy", "catching everything"],
 )
@@ -70,7 +71,10 @@ def test_an_interrupted_cell_gives_the_notebook_back(notebook, body):
 
 
 def test_a_rank_that_ignores_every_interrupt_is_ended_and_replaced(notebook):
-    body = "import time\nend = time.time() + 60\nwhile time.time() < end:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
+    body = (
+        "import time\nend = time.time() + 60\nwhile time.time() < end:\n    try:\n        time.sleep(60)\n"
+        "    except BaseException:\n        pass"
+    )
     result = interrupt_after(notebook, "%%ranks\n" + body, 1.0)
     assert result.seconds < 8.0
     assert "did not answer, so their engines were ended" in result.error

@@ -83,6 +83,7 @@ def test_what_a_dead_owner_left_is_swept_at_the_next_start_and_only_that(fresh_n
 def test_engines_are_no_forks_of_the_kernel_and_have_only_what_was_shipped(fresh_notebook):
     fresh_notebook.ok("import sys; sys.modules['os'].__dict__['planted'] = 1")
     text = fresh_notebook.ok(
-        "%%ranks --nodes 1 --devices 2\nimport os; (hasattr(os, 'planted'), b'ipykernel_launcher' in open('/proc/self/cmdline', 'rb').read())"
+        "%%ranks --nodes 1 --devices 2\nimport os\n"
+        "(hasattr(os, 'planted'), b'ipykernel_launcher' in open('/proc/self/cmdline', 'rb').read())"
     )
     assert text.count("Out: (False, False)") == 2

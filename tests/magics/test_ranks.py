@@ -87,7 +87,8 @@ def test_all_lines_of_all_ranks_come_in_order_with_their_rank(notebook):
 
 def test_text_of_subprocesses_and_c_code_is_shown_too(notebook):
     text = notebook.ok(
-        "%%ranks --nodes 1 --devices 2\nimport os, sys\n_ = os.write(1, b'from file descriptor 1\\n')\nprint('err', file=sys.stderr)"
+        "%%ranks --nodes 1 --devices 2\nimport os, sys\n_ = os.write(1, b'from file descriptor 1\\n')\n"
+        "print('err', file=sys.stderr)"
     )
     for rank in range(2):
         assert f"[rank {rank}] from file descriptor 1" in text

@@ -10,7 +10,10 @@ class Line(nn.Module):
 x = torch.arange(1., 9.); line_set = TensorDataset(x, 2 * x)
 model = Line(); same = model
 """
-FIT = "train_loader = DataLoader(line_set, batch_size={batch})\nloss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=.01)"
+FIT = (
+    "train_loader = DataLoader(line_set, batch_size={batch})\n"
+    "loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=.01)"
+)
 
 
 def test_trained_weights_come_back_in_place_and_a_second_run_continues(notebook):
@@ -45,9 +48,8 @@ def test_a_run_leaves_one_output_with_a_picture_a_table_and_a_text(notebook):
 def test_a_model_made_in_the_cell_appears_in_the_notebook(notebook):
     notebook.ok(LINE + "\ndel model, same")
     notebook.ok("%%gpulayer --nodes 1 --devices 2 --as kept\nmodel = Line()\n" + FIT.format(batch=4))
-    assert notebook.ok("print(round(model.w.item(), 4), type(model) is Line, kept is glt.runs[-1], kept.model is model)").split() == [
-        "1.02", "True", "True", "True",
-    ]  # fmt: skip
+    printed = notebook.ok("print(round(model.w.item(), 4), type(model) is Line, kept is glt.runs[-1], kept.model is model)")
+    assert printed.split() == ["1.02", "True", "True", "True"]
     notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4))  # the ranks still have it, and so has the notebook
     assert notebook.ok("print(round(model.w.item(), 4))").strip() == "1.5198"
 
@@ -64,7 +66,8 @@ class Adds(glt.Module):
     def __init__(self):
         super().__init__(); self.w = nn.Parameter(torch.zeros(1)); self.seen = 0.0
     def training_step(self, batch, i):
-        self.seen += batch.sum().item(); print('sum', int(self.seen)); self.log('total', batch.sum(), batch_size=1); return (self.w * batch).sum()
+        self.seen += batch.sum().item(); print('sum', int(self.seen)); self.log('total', batch.sum(), batch_size=1)
+        return (self.w * batch).sum()
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=0.1)
 numbers = Numbers(add(1)); collate = lambda items: torch.tensor(items)
 """
@@ -128,7 +131,7 @@ class Tells(glt.Module):
         super().__init__(); self.w = nn.Parameter(torch.zeros(1))
     def training_step(self, batch, i):
         import os; e = os.environ
-        print(self.global_rank, self.local_rank, e['RANK'], e['GROUP_RANK'], e['LOCAL_RANK'], e['WORLD_SIZE'], e['LOCAL_WORLD_SIZE'])
+        print(self.global_rank, self.local_rank, *(e[k] for k in 'RANK GROUP_RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE'.split()))
         return (self.w * batch[0]).sum()
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=.01)
 run = glt.Trainer(devices=2, num_nodes=2).fit(Tells(), DataLoader(line_set, batch_size=2))
@@ -150,7 +153,11 @@ run = glt.Trainer(devices=2, num_nodes=2).fit(Tells(), DataLoader(line_set, batc
         ("--precision 64", "UsageError: --precision is 64; it is one of 32, bf16-mixed, 16-mixed."),
         ("--target mars", "UsageError: target is 'mars'; this release runs on `local`, the engines on this machine."),
         ("--accelerator tpu", "UsageError: --accelerator is 'tpu'; it is one of auto, cpu, cuda, mps."),
-        ("--accelerator cuda --devices 2", "PlanError: 0 GPUs found on worker local, 2 asked (1 node × 2 devices = 2 ranks). Nothing was started. Next: `--accelerator cpu`."),
+        (
+            "--accelerator cuda --devices 2",
+            "PlanError: 0 GPUs found on worker local, 2 asked (1 node × 2 devices = 2 ranks). Nothing was started. "
+            "Next: `--accelerator cpu`.",
+        ),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_is_one_line_with_the_right_form(notebook, line, words):
@@ -206,7 +213,8 @@ def test_a_failed_training_leaves_the_notebooks_model_as_it_was(notebook):
     notebook.ok(LINE)
     result = notebook.run(
         "%%gpulayer --nodes 1 --devices 2 --epochs 3\n" + FIT.format(batch=2)
-        + "\nclass Late:\n    calls = 0\n    def __call__(self, p, t):\n        self.calls += 1\n        if rank == 1 and self.calls > 4: raise ValueError('late')\n        return p.mean()\n"
+        + "\nclass Late:\n    calls = 0\n    def __call__(self, p, t):\n        self.calls += 1\n"
+        "        if rank == 1 and self.calls > 4: raise ValueError('late')\n        return p.mean()\n"
         "metrics = {'m': Late()}"
     )  # fmt: skip
     assert result.error.startswith("RunFailed: ValueError: late — rank 1 (node 0, local rank 1, worker local), epoch ")
