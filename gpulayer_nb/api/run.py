@@ -42,7 +42,7 @@ class Run:
 
     @property
     def history(self) -> Any:
-        """One row per step and per epoch mean, in rank 0's order: a pandas DataFrame where there is pandas, else a list of dicts."""
+        """One row per step and per epoch mean, in rank 0's order: a DataFrame where there is pandas, else a list of dicts."""
         rows = self._history.rows()
         try:
             import pandas

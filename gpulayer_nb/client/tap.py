@@ -27,11 +27,13 @@ class Tap(threading.Thread):
         self._on_message = on_message
         self._ended = threading.Event()
         self._socket: Any = zmq.Context.instance().socket(zmq.SUB)
-        self._socket.rcvhwm = 0
-        self._socket.linger = 0
+        self._socket.setsockopt(zmq.RCVHWM, 0)  # a burst waits in memory; nothing is dropped
+        self._socket.setsockopt(zmq.LINGER, 0)
         if info.get("curve_serverkey"):
-            self._socket.curve_publickey, self._socket.curve_secretkey = zmq.curve_keypair()
-            self._socket.curve_serverkey = info["curve_serverkey"].encode()
+            public, secret = zmq.curve_keypair()
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, info["curve_serverkey"].encode())
         for topic in TOPICS:
             self._socket.subscribe(topic)
         self._socket.connect(f"{info['interface']}:{info['iopub']}")

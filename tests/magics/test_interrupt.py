@@ -57,8 +57,7 @@ def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weight
         "if rank == 0:\n    dist.barrier()",
         "import time\ntime.sleep(60)",
         "while True:\n    dist.all_reduce(torch.ones(1))",
-        "import time\nwhile True:\n    try:\n        time.sleep(60)\n"
-        "    except BaseException:\n        if rank: raise\n        break",
+        "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException:\n        if rank: raise\n        break",
     ],
     ids=["blocked in a collective", "asleep", "busy", "catching everything"],
 )

@@ -131,7 +131,8 @@ class Tells(glt.Module):
         super().__init__(); self.w = nn.Parameter(torch.zeros(1))
     def training_step(self, batch, i):
         import os; e = os.environ
-        print(self.global_rank, self.local_rank, *(e[k] for k in 'RANK GROUP_RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE'.split()))
+        words = 'RANK GROUP_RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE'.split()
+        print(self.global_rank, self.local_rank, *(e[word] for word in words))
         return (self.w * batch[0]).sum()
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=.01)
 run = glt.Trainer(devices=2, num_nodes=2).fit(Tells(), DataLoader(line_set, batch_size=2))
@@ -155,8 +156,10 @@ run = glt.Trainer(devices=2, num_nodes=2).fit(Tells(), DataLoader(line_set, batc
         ("--accelerator tpu", "UsageError: --accelerator is 'tpu'; it is one of auto, cpu, cuda, mps."),
         (
             "--accelerator cuda --devices 2",
-            "PlanError: 0 GPUs found on worker local, 2 asked (1 node × 2 devices = 2 ranks). Nothing was started. "
-            "Next: `--accelerator cpu`.",
+            (
+                "PlanError: 0 GPUs found on worker local, 2 asked (1 node × 2 devices = 2 ranks). Nothing was started. "
+                "Next: `--accelerator cpu`."
+            ),
         ),
     ],
 )  # fmt: skip

@@ -44,11 +44,11 @@ def run_rank(job: dict[str, Any], rank: int) -> None:
             dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=limit)
         function = pickle.loads((folder / "function").read_bytes())
         outcome: Any = ("result", function(Rank(rank, world_size, devices)))
-    except BaseException as error:  # whatever it is, the test is told
+    except BaseException as error:  # noqa: BLE001  # whatever it is, the test is told
         outcome = ("error", error, traceback.format_exc())
     try:
         data = cloudpickle.dumps(outcome)
-    except Exception:  # an error that cannot be pickled is told as text
+    except Exception:  # noqa: BLE001  # an error that cannot be pickled is told as text
         data = pickle.dumps(("error", RuntimeError(repr(outcome[1])), traceback.format_exc()))
     (folder / f"unfinished-{rank}").write_bytes(data)
     os.replace(folder / f"unfinished-{rank}", folder / f"rank-{rank}")

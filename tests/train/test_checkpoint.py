@@ -70,7 +70,7 @@ def test_only_global_rank_zero_writes_and_a_reader_never_meets_half_a_file(ranks
             if (folder / "last.pt").exists():
                 try:
                     torch.load(folder / "last.pt", weights_only=True)
-                except Exception as error:  # any is a failure of the test
+                except Exception as error:  # noqa: BLE001  # any is a failure of the test
                     unreadable.append(error)
             time.sleep(0.001)
 
@@ -229,13 +229,13 @@ def test_only_rank_zero_needs_to_see_the_file_and_all_hear_of_its_absence(ranks:
 
 def test_files_that_are_no_checkpoints_and_models_that_differ_are_refused(tmp_path: Path) -> None:
     (tmp_path / "torn.pt").write_bytes(b"PK\x03\x04 half")
-    with pytest.raises(UsageError, match="torn.pt cannot be read as a checkpoint"):
+    with pytest.raises(UsageError, match=r"torn\.pt cannot be read as a checkpoint"):
         fit_here(Alone, Line(), line_loader(2), resume=str(tmp_path / "torn.pt"))
     torch.save({"w": torch.zeros(1)}, tmp_path / "weights.pt")
-    with pytest.raises(UsageError, match="weights.pt is no checkpoint of gpulayer_nb"):
+    with pytest.raises(UsageError, match=r"weights\.pt is no checkpoint of gpulayer_nb"):
         fit_here(Alone, Line(), line_loader(2), resume=str(tmp_path / "weights.pt"))
     fit_here(Alone, Line(), line_loader(2), checkpoint_dir=tmp_path)
-    with pytest.raises(UsageError, match="does not fit the model: .*layer.weight"):
+    with pytest.raises(UsageError, match=r"does not fit the model: .*layer\.weight"):
         fit_here(Alone, Slope(), slope_loader(), checkpoint_dir=tmp_path, resume="last")
 
 

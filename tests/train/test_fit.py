@@ -104,7 +104,7 @@ def test_the_module_keeps_no_trace_of_a_fit_and_can_be_pickled_and_copied_within
     assert twin.current_epoch == 0
     twin.log("loss", 1.0)  # nothing happens outside a fit
     with pytest.raises(UsageError, match="trainer is there only while a fit is on"):
-        twin.trainer  # the property raises
+        assert twin.trainer  # the property raises
 
 
 def test_the_module_is_let_go_after_an_error_too() -> None:
@@ -185,7 +185,10 @@ def test_each_epoch_is_a_partition_in_another_order(ranks: Any) -> None:
 def test_a_stop_wanted_on_one_rank_stops_all_after_the_same_step(ranks: Any) -> None:
     def train(rank: Any) -> Any:
         model = Seen()
-        wanted = lambda: rank.rank == 2 and model.global_step >= 20
+
+        def wanted() -> bool:
+            return rank.rank == 2 and model.global_step >= 20
+
         result, records = fit_here(rank, model, index_loader(40_000, 1), should_stop=wanted)
         return result.state, result.global_step, len(model.batches), len(step_series(records, "index"))
 
@@ -407,7 +410,7 @@ def test_an_optimizer_of_another_model_is_refused() -> None:
 
 
 def test_a_plain_model_without_a_loss_is_refused() -> None:
-    with pytest.raises(UsageError, match="a Linear cannot be fitted as it is: .* Give loss_fn and optimizer with it"):
+    with pytest.raises(UsageError, match=r"a Linear cannot be fitted as it is: .* Give loss_fn and optimizer with it"):
         fit_here(Alone, nn.Linear(1, 1), line_loader(2))
 
 

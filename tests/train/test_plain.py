@@ -81,7 +81,7 @@ def test_parts_of_the_wrong_kind_are_named() -> None:
         PlainTask(model, 3, optimizer)  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(UsageError, match=r"metrics\['acc'\] is a float"):
         PlainTask(model, nn.MSELoss(), optimizer, metrics={"acc": 0.5})  # type: ignore[dict-item]  # the mistake under test
-    with pytest.raises(UsageError, match="the model is a function; it has to be a torch.nn.Module"):
+    with pytest.raises(UsageError, match=r"the model is a function; it has to be a torch\.nn.Module"):
         PlainTask(lambda x: x, nn.MSELoss(), optimizer)  # type: ignore[arg-type]  # the mistake under test
-    with pytest.raises(UsageError, match="an optimizer is a str, not a torch.optim.Optimizer"):
+    with pytest.raises(UsageError, match=r"an optimizer is a str, not a torch\.optim\.Optimizer"):
         fit_here(Alone, PlainTask(model, nn.MSELoss(), "adam"), pairs())
