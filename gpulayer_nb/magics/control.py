@@ -38,7 +38,7 @@ def _up(rest: str) -> str:
     options = up_parser().read(rest)
     here = session()
     topology = topology_for(options.nodes, options.devices, here.topology, accelerator=options.accelerator, default_devices=2)
-    here.up(topology, say=lambda text: None)
+    here.up(topology, say=lambda text: print(f"{text} …", flush=True))
     return overview.ranks_table(here)
 
 

@@ -83,11 +83,11 @@ def map_file(path: Path, size_bytes: int) -> memoryview:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except (OSError, ValueError) as error:
         raise ShippingError(
-            f"A shipped buffer of {size_bytes:,} bytes is gone from {path.parent} ({error}). Next: run the cell again."
+            f"A shipped buffer of {_digits(size_bytes)} bytes is gone from {path.parent} ({error}). Next: run the cell again."
         ) from error
     if len(view) != size_bytes:
         raise ShippingError(
-            f"A shipped buffer has {len(view):,} bytes instead of {size_bytes:,} in {path}. Next: run the cell again."
+            f"A shipped buffer has {_digits(len(view))} bytes instead of {_digits(size_bytes)} in {path}. Next: run the cell again."
         )
     return view
 
@@ -98,3 +98,7 @@ def _no_room(folder: Path, size_bytes: int) -> str:
         f"The ranks need a buffer of {size_bytes >> 20} MiB, and {folder} has {free >> 20} MiB free. "
         f"Next: delete big variables, or give the machine more shared memory (a container: `--shm-size`)."
     )
+
+
+def _digits(number: int) -> str:
+    return f"{number:,}".replace(",", "\u202f")  # narrow space, as everywhere the user reads a count

@@ -101,7 +101,8 @@ def cannot_be_sent(name: str, value: object, culprit: Culprit, used_by: str | No
     whom = f"{name} ({kind}{f', used by {used_by}' if used_by else ''})"
     noun = noun_of(culprit.part)
     if culprit.path:
-        where = f"its {_kind_of_path(culprit.path)}{culprit.path.strip('. ')} is {_article(type_name(culprit.part))} {type_name(culprit.part)}"
+        part = type_name(culprit.part)
+        where = f"its {_kind_of_path(culprit.path)}{culprit.path.strip('. ')} is {_article(part)} {part}"
     else:
         where = "it cannot be pickled"
     reason = f" ({type(culprit.error).__name__}: {culprit.error})" if noun is None else ""

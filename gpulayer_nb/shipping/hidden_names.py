@@ -8,8 +8,26 @@ from __future__ import annotations
 import re
 
 _IPYTHON = frozenset(
-    {"In", "Out", "get_ipython", "exit", "quit", "open", "display", "_", "__", "___", "_i", "_ii", "_iii", "_ih", "_oh", "_dh", "_sh"}
-)  # fmt: skip
+    [
+        "In",
+        "Out",
+        "get_ipython",
+        "exit",
+        "quit",
+        "open",
+        "display",
+        "_",
+        "__",
+        "___",
+        "_i",
+        "_ii",
+        "_iii",
+        "_ih",
+        "_oh",
+        "_dh",
+        "_sh",
+    ]
+)
 _HISTORY = re.compile(r"_i?\d+|__\w+__")  # _3 and _i3, and the dunder names of the module
 
 

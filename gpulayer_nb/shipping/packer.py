@@ -38,6 +38,7 @@ class _Prepared:
 
     sent: dict[str, _Sent]
     blobs: set[str]
+    imports: set[str]
 
 
 class Packer:
@@ -53,6 +54,7 @@ class Packer:
         self._namespace, self._blobs, self._reserved = namespace, blobs, frozenset(reserved)
         self._scope = Scope(namespace, lambda name, value: self._ships(name))
         self._sent: dict[str, _Sent] = {}
+        self._imported: set[str] = set()  # submodules that the ranks have imported
         self._prepared: dict[str, _Prepared] = {}
 
     def pack_cell(self, python_source: str) -> Shipment:
@@ -92,6 +94,7 @@ class Packer:
             return
         self._prepared.clear()  # older ones: their ranks never loaded them
         self._sent.update(prepared.sent)
+        self._imported |= prepared.imports
         kept = {digest for sent in self._sent.values() for digest in sent.blobs}
         self._blobs.discard(except_digests=kept | prepared.blobs)
 
@@ -114,6 +117,7 @@ class Packer:
     def forget(self) -> None:
         """The ranks are new processes: they have nothing."""
         self._sent.clear()
+        self._imported.clear()
         self._prepared.clear()
 
     def _closure(self) -> Closure:
@@ -131,7 +135,7 @@ class Packer:
     def _shipment(self, closure: Closure) -> Shipment:
         self._add_sharers(closure)
         groups: list[PackedGroup] = []
-        prepared = _Prepared({}, set())
+        prepared = _Prepared({}, set(), closure.imports - self._imported)
         filenames: dict[str, None] = {}
         dumps = closure.dumps
         together = sharing_groups({name: dumped.shared.keys() for name, dumped in dumps.items()})
@@ -150,7 +154,9 @@ class Packer:
             prepared.blobs.update(digests)
         filenames.update(closure.value_filenames)
         shell = self._shell()
-        shipment = Shipment(uuid.uuid4().hex, tuple(groups), None, tuple(sorted(closure.imports)), cell_sources(filenames, shell))
+        shipment = Shipment(
+            uuid.uuid4().hex, tuple(groups), None, tuple(sorted(prepared.imports)), cell_sources(filenames, shell)
+        )
         self._prepared[shipment.token] = prepared
         return shipment
 

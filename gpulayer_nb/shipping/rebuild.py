@@ -1,6 +1,7 @@
 """What an unpickled stream calls to make functions, references and torch storages again.
 
-Runs on the receiving side, named by streams that `pickler` writes. Owns how things are put together. Must not know how they were packed.
+Runs on the receiving side, named by streams that `pickler` writes. Owns how things are put together.
+Must not know how they were packed.
 """
 
 from __future__ import annotations

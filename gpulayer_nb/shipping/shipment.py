@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BufferRef:
-    """A run of bytes: in the message itself (`inline`), or in the file `path` on the sender's machine, which is named by its digest."""
+    """A run of bytes: in the message (`inline`), or in the file `path` on the sender's machine, which is named by its digest."""
 
     digest: str
     size_bytes: int
@@ -53,7 +53,7 @@ class Shipment:
         token: names this shipment to the packer that made it.
         groups: names to install in the receiver's namespace.
         values: values for the receiver's own use, not installed in its namespace (the model and loaders of a fit).
-        imports: modules that code in the shipment reaches as attributes of their package.
+        imports: modules that code reaches as attributes of their package, and that the receiver may not have imported.
         sources: cells by the file name that their code carries, for tracebacks.
     """
 
@@ -70,8 +70,8 @@ class Shipment:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to install, so that sending it changes nothing on the ranks."""
-        return not self.groups and self.values is None
+        """Whether there is nothing to install or import, so that sending it changes nothing on the ranks."""
+        return not self.groups and not self.imports and self.values is None
 
     def refs(self) -> Iterator[BufferRef]:
         for group in (*self.groups, *([self.values] if self.values else [])):

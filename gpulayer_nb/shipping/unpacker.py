@@ -1,6 +1,7 @@
 """Installs what was shipped into this process's notebook namespace.
 
-Runs on ranks, and in the kernel for what comes back. Owns the memory of what came from the other side. Must not know how it was sent.
+Runs on ranks, and in the kernel for what comes back. Owns the memory of what came from the other side.
+Must not know how it was sent.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class RanksView:
         self._stream, self._clock = stream, clock
         self._reader = OutputReader(self._output)
         self._display: str | None = None  # its display_id
-        self._shown = -1  # version of the output on screen
+        self._shown: object = None  # version of what is on screen
         self._began = self._updated = clock()
         self._finished = False
         self._notices = 0  # written so far
@@ -61,8 +61,8 @@ class RanksView:
         if not self._rich:
             self._updated = now
             self._write(self._new_notices() + labelled(self._reader.take(), fold=False))
-        elif now - self._began >= FIRST_SECONDS and self._output.version != self._shown:
-            self._updated, self._shown = now, self._output.version
+        elif now - self._began >= FIRST_SECONDS and self._version() != self._shown:
+            self._updated, self._shown = now, self._version()
             self._publish()
 
     def finish(self, values: Mapping[int, str] | None = None) -> None:
@@ -92,6 +92,19 @@ class RanksView:
         """Nothing was run: the error that follows says why."""
         self._finished = True
 
+    def _version(self) -> tuple[int, str]:
+        """Changes when something new can be shown."""
+        return self._output.version, self._starting()
+
+    def _starting(self) -> str:
+        """What a start is waiting for; nothing once the ranks are at work."""
+        history = self._history
+        return (
+            f"The ranks are starting: {history.starting}."
+            if history is not None and history.starting and history.run is None
+            else ""
+        )
+
     def _new_notices(self) -> list[str]:
         notices = self._history.notices if self._history is not None else ()
         new, self._notices = notices[self._notices :], len(notices)
@@ -105,6 +118,7 @@ class RanksView:
         text = "".join(line + "\n" for line in notices) + text
         if len(text) > LIVE_CHARACTERS:
             text = "…" + text[-LIVE_CHARACTERS:]
+        text = text or self._starting()
         if not text:
             return
         data = {"text/plain": text.rstrip("\n"), "text/html": f"<pre>{coloured(text)}</pre>"}

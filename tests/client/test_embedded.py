@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_an_engine_that_ends_at_once_is_a_reason_not_a_partial_start(cluster, tm
     what = 'os.write(2, b"no such device"); os._exit(3)'
     with pytest.raises(ClusterError, match=r"of 4 ranks came up: engine 2 ended with exit code 3\. All were stopped\."):
         start_with(cluster, tmp_path, monkeypatch, what)
-    assert [pid for pid in children_of(os.getpid()) if "gpulayer_nb" in open(f"/proc/{pid}/cmdline").read()] == []
+    assert [pid for pid in children_of(os.getpid()) if "gpulayer_nb" in Path(f"/proc/{pid}/cmdline").read_text()] == []
     assert not list(clusters_root().glob(f"local-{os.getpid()}-*"))
 
 

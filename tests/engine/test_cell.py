@@ -37,7 +37,7 @@ def test_an_error_carries_its_line_in_the_notebooks_cell(shell):
     outcome = run(shell, "# %%ranks\ndef f():\n    raise ValueError('bad')\nf()", cell=12)
     assert isinstance(outcome.error, ValueError)
     assert user_line(shell, outcome.error.__traceback__) == (12, 3)
-    assert re.search(r"Cell In\s?\[12\]", re.sub(r"\x1b\[[0-9;]*m", "", outcome.traceback))
+    assert re.search(r"Cell In\s?\[12\]|ipython-input-12-", re.sub(r"\x1b\[[0-9;]*m", "", outcome.traceback))
 
 
 def test_a_syntax_error_and_ipython_syntax_work_as_in_a_notebook(shell):

@@ -11,8 +11,8 @@ from gpulayer_nb.engine.interrupts import InterruptGate
 def test_an_interrupt_reaches_code_inside_the_gate():
     gate = InterruptGate()
     timer = threading.Timer(0.1, gate.interrupt)
+    timer.start()
     with pytest.raises(KeyboardInterrupt), gate.open():
-        timer.start()
         time.sleep(5)
     assert gate.was_interrupted
 

@@ -32,7 +32,7 @@ def test_cutting_wakes_a_reader_on_either_side_and_leaves_others_alone():
 
 def test_a_descriptor_that_was_used_again_is_left_alone():
     listener, near, far = connected_pair()
-    found = {fd: "socket:[1]" for fd in sockets.open_sockets()}
+    found = dict.fromkeys(sockets.open_sockets(), "socket:[1]")
     assert sockets.cut(found) == 0
     near.sendall(b"x")
     assert far.recv(1) == b"x"

@@ -46,7 +46,7 @@ class Six(Dataset):
     def __getitem__(self, i): return self.transform(i)
 
 loader = DataLoader(Six(shifted(1)), batch_size=2, collate_fn=lambda items: sum(items))
-forked = DataLoader(Six(shifted(1)), batch_size=2, collate_fn=lambda items: sum(items), num_workers=2, multiprocessing_context="fork")
+forked = DataLoader(loader.dataset, batch_size=2, collate_fn=loader.collate_fn, num_workers=2, multiprocessing_context="fork")
 model = Net()
 """)
     assert ship("sum(loader), sum(forked), type(model) is Net, isinstance(loader.dataset, Six)") == (36, 36, True, True)
@@ -169,9 +169,8 @@ def add(a, b=BASE, *, c: int = 5) -> int:
 def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
 half = functools.partial(add, 1, c=0)
 """)
-    assert ship("add(1), add.calls, add.__doc__, add.__wrapped__.__annotations__['c'] is int, fib(30), fib.cache_info().maxsize, half(2)") == (
-        16, 1, "adds", True, 832040, 7, 3,
-    )  # fmt: skip
+    assert ship("add(1), add.calls, add.__doc__, add.__wrapped__.__annotations__['c'] is int") == (16, 1, "adds", True)
+    assert ship("fib(30), fib.cache_info().maxsize, half(2)") == (832040, 7, 3)
 
 
 def test_two_closures_share_their_variable_on_the_rank(notebook: Any, ship: Ship) -> None:
@@ -193,6 +192,14 @@ def test_a_function_that_imports_a_submodule_finds_it(notebook: Any, ship: Ship,
     notebook.cell("import xml.etree.ElementTree\ndef tag(text): return xml.etree.ElementTree.fromstring(text).tag")
     rank.run("import sys\nfor name in [n for n in sys.modules if n.startswith('xml')]: del sys.modules[name]")
     assert ship("tag('<a/>'), xml.etree.ElementTree.fromstring('<b/>').tag") == ("a", "b")
+
+
+def test_a_submodule_used_by_a_later_cell_is_imported_then(notebook: Any, ship: Ship) -> None:
+    notebook.cell("import xml, xml.sax")
+    assert ship("xml.__name__") == "xml"
+    assert notebook.packer.pack_cell("xml.sax.make_parser").imports == ("xml.sax",)
+    assert ship("xml.sax.__name__") == "xml.sax"
+    assert notebook.packer.pack_cell("xml.sax.make_parser").is_empty
 
 
 def test_a_shadowed_builtin_comes_along_and_others_do_not(notebook: Any, ship: Ship) -> None:
