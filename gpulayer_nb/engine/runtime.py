@@ -88,7 +88,7 @@ class Runtime:
             with self._gate.open():
                 self.group.ensure(spec.group, spec.topology, spec.place)
                 device = device_of(spec.accelerator, spec.place)
-                pulse = Pulse(spec.place.rank, device, publisher.publish, lambda: self._position.global_step)
+                pulse = Pulse(spec.place.rank, device, publisher.publish, self._position)
                 pulse.start()
                 context = rank_context.RankContext(
                     topology=spec.topology,

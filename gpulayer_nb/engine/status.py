@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from gpulayer_nb.records.record import RankStatus
+from gpulayer_nb.train.position import FitPosition
 
 PERIOD_SECONDS = 1.0
 
@@ -29,13 +30,12 @@ def memory_bytes(device: torch.device) -> int | None:
 
 
 class Pulse:
-    """Publishes a RankStatus every second between `start` and `stop`."""
+    """Publishes a RankStatus every second between `start` and `stop`; the fit keeps `position` up to date."""
 
-    def __init__(self, rank: int, device: torch.device, publish: Callable[[RankStatus], None], step: Callable[[], int]) -> None:
-        self._rank, self._device, self._publish, self._step = rank, device, publish, step
+    def __init__(self, rank: int, device: torch.device, publish: Callable[[RankStatus], None], position: FitPosition) -> None:
+        self._rank, self._device, self._publish, self._position = rank, device, publish, position
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpulayer-pulse", daemon=True)
-        self._last = (time.monotonic(), 0)
 
     def start(self) -> None:
         self._thread.start()
@@ -45,7 +45,17 @@ class Pulse:
         self._thread.join(timeout=2 * PERIOD_SECONDS)
 
     def _run(self) -> None:
+        before, samples = time.monotonic(), self._position.samples
         while not self._ended.wait(PERIOD_SECONDS):
+            now, total = time.monotonic(), self._position.samples
+            rate = (total - samples) / (now - before) if self._position.global_step else None
+            before, samples = now, total
             self._publish(
-                RankStatus(rank=self._rank, state="running", global_step=self._step(), memory_bytes=memory_bytes(self._device))
+                RankStatus(
+                    rank=self._rank,
+                    state="running",
+                    global_step=self._position.global_step,
+                    samples_per_second=rate,
+                    memory_bytes=memory_bytes(self._device),
+                )
             )

@@ -87,7 +87,7 @@ def map_file(path: Path, size_bytes: int) -> memoryview:
         ) from error
     if len(view) != size_bytes:
         raise ShippingError(
-            f"A shipped buffer has {_digits(len(view))} bytes instead of {_digits(size_bytes)} in {path}. Next: run the cell again."
+            f"A shipped buffer has {_digits(len(view))} bytes, not {_digits(size_bytes)}, in {path}. Next: run the cell again."
         )
     return view
 

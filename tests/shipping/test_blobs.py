@@ -42,7 +42,7 @@ def test_discard_leaves_what_is_named_and_what_is_mapped(blobs: BlobStore) -> No
 
 def test_a_missing_or_short_file_says_what_to_do(blobs: BlobStore) -> None:
     path = blobs.put("d1", b"abc")
-    with pytest.raises(ShippingError, match="has 3 bytes instead of 1\u202f000 in .* Next: run the cell again"):
+    with pytest.raises(ShippingError, match="has 3 bytes, not 1\u202f000, in .* Next: run the cell again"):
         load_blob(BufferRef("d1", 1000, path=str(path)))
     path.unlink()
     with pytest.raises(ShippingError, match="of 3 bytes is gone from .* Next: run the cell again"):

@@ -100,7 +100,8 @@ def test_what_something_before_may_have_bound_is_only_possible() -> None:
 
 
 def test_bound_names_are_those_a_cell_may_leave_behind() -> None:
-    source = "import a.b, c as d\nfor i in r:\n    [j for j in x]\n    k = (l := 1)\ndef f(): m = 1\nclass C: n = 1\nwith o as p: q[0] = 1"
+    source = "import a.b, c as d\nfor i in r:\n    [j for j in x]\n    k = (l := 1)\n"
+    source += "def f(): m = 1\nclass C: n = 1\nwith o as p: q[0] = 1"
     assert bound_names(source) == {"a", "d", "i", "k", "l", "f", "C", "p"}
 
 
@@ -220,7 +221,7 @@ def asked_when_run(source: str, truths: list[bool]) -> set[str]:
     return outside.asked
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cells, st.lists(st.booleans(), max_size=12))
 def test_whatever_a_cell_asks_for_was_foreseen(source: str, truths: list[bool]) -> None:
     try:

@@ -285,7 +285,8 @@ def test_values_given_together_share_and_bring_their_definitions(notebook: Any, 
     shipment = notebook.packer.pack_values({"model": notebook["m"], "optimizer": notebook["o"], "loss_fn": notebook["loss"]})
     assert set(shipment.names) == {"Net", "nn", "loss", "K"}
     rank.ask("values", shipment)
-    assert rank.run("optimizer.param_groups[0]['params'][0] is next(model.parameters()), loss_fn(torch.ones(2)).item(), type(model) is Net") == (
+    shares = "optimizer.param_groups[0]['params'][0] is next(model.parameters())"
+    assert rank.run(f"{shares}, loss_fn(torch.ones(2)).item(), type(model) is Net") == (
         True, 4.0, True,
     )  # fmt: skip
     notebook.packer.commit(shipment)
@@ -310,7 +311,8 @@ def test_tensors_of_every_kind_arrive_equal_and_writable(notebook: Any, ship: Sh
     notebook.cell("""
 import torch, numpy as np
 small, big = torch.arange(5), torch.arange(200_000, dtype=torch.float64)
-empty, scalar, half, strided = torch.empty(0, 3), torch.tensor(3), torch.ones(2, dtype=torch.bfloat16), torch.arange(6).view(2, 3).t()
+empty, scalar, half = torch.empty(0, 3), torch.tensor(3), torch.ones(2, dtype=torch.bfloat16)
+strided = torch.arange(6).view(2, 3).t()
 leaf, result = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True) * 2
 sparse = torch.eye(3).to_sparse()
 array, frozen = np.arange(100_000.), np.arange(3)
@@ -322,7 +324,8 @@ both = [zeros, also_zeros]
 big[0] = -1; array[0] = -1; both[0][0] = 1; small.resize_(50)
 assert big.sum().item() == 199999 * 100000 - 1 and array[0] == -1 and array[5] == 5
 assert both[1][0] == 0, "equal arrays became one memory"
-assert empty.shape == (0, 3) and scalar.item() == 3 and half.dtype == torch.bfloat16 and strided.tolist() == [[0, 3], [1, 4], [2, 5]]
+assert empty.shape == (0, 3) and scalar.item() == 3 and half.dtype == torch.bfloat16
+assert strided.tolist() == [[0, 3], [1, 4], [2, 5]]
 assert leaf.requires_grad and result.tolist() == [2, 2] and sparse.to_dense().tolist() == torch.eye(3).tolist()
 assert not frozen.flags.writeable
 True""")

@@ -47,7 +47,7 @@ def test_a_module_the_rank_lacks_is_named_with_the_next_step(
 
 def test_a_setstate_that_raises_names_the_variable(notebook: Any, rank: Any) -> None:
     notebook.cell(
-        "class Odd:\n    def __getstate__(self): return {'a': 1}\n    def __setstate__(self, s): raise ValueError('not here')\nodd = Odd()"
+        "class Odd:\n    def __init__(self): self.a = 1\n    def __setstate__(self, s): raise ValueError('not here')\nodd = Odd()"
     )
     with pytest.raises(
         ShippingError, match=r"odd arrived but cannot be put together again: ValueError: not here\. Next: make it inside the cell"
