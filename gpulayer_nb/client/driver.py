@@ -25,6 +25,7 @@ from gpulayer_nb.records.worker_state import EngineDeath
 _TICK_SECONDS = 0.1
 _REPEAT_INTERRUPT_SECONDS = 1.0  # an interrupt can be swallowed by a bare `except:` in the user's loop
 _LAST_RECORDS_SECONDS = 2.0
+_HUB_SECONDS = 1.0  # after which the hub should have told that an engine has gone
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Driver:
         *,
         kill: Callable[[list[int]], None],
         death_of: Callable[[int], EngineDeath | None],
+        is_gone: Callable[[int], bool],
         can_ask: bool,
         refresh: Callable[[], None],
         timeout_seconds: float | None = None,
@@ -57,7 +59,8 @@ class Driver:
     ) -> None:
         self._stopping = stopping
         self._connection, self._group, self._listener, self._wake = connection, group, listener, wake
-        self._kill, self._death_of, self._refresh = kill, death_of, refresh
+        self._kill, self._death_of, self._is_gone, self._refresh = kill, death_of, is_gone, refresh
+        self._gone_since: dict[int, float] = {}
         self._can_ask, self._timeout = can_ask, timeout_seconds
         self._run_id = ""
         self._futures: dict[int, Any] = {}
@@ -141,11 +144,20 @@ class Driver:
         for rank in self._waiting():
             future = self._futures[rank]
             if not future.done():
+                if self._is_gone_for_good(rank):
+                    self._lose(rank)
                 continue
             try:
                 self._results[rank] = pickle.loads(future.get(timeout=1.0))
             except Exception:  # noqa: BLE001  ipyparallel raises one of several errors for an engine that has gone
                 self._lose(rank)
+
+    def _is_gone_for_good(self, rank: int) -> bool:
+        """The hub tells of a lost engine, unless it is gone too."""
+        if not self._is_gone(self._group.identity(rank).pid):
+            return False
+        since = self._gone_since.setdefault(rank, time.monotonic())
+        return time.monotonic() - since > _HUB_SECONDS
 
     def _lose(self, rank: int) -> None:
         pid = self._group.identity(rank).pid

@@ -196,6 +196,10 @@ class EmbeddedCluster:
         state = self.state()
         return state.deaths if state else ()
 
+    def is_gone(self, pid: int) -> bool:
+        """Whether this engine's process has ended."""
+        return process.start_ticks(pid) is None
+
     def death_of(self, pid: int) -> EngineDeath | None:
         return next((death for death in self._deaths() if death.pid == pid), None)
 

@@ -27,6 +27,7 @@ from gpulayer_nb.records.record import Notice, RunStarted
 from gpulayer_nb.records.run_folder import RunFolder
 from gpulayer_nb.records.run_spec import RunSpec
 from gpulayer_nb.shipping.blobs import BlobStore
+from gpulayer_nb.shipping.free_names import bound_names
 from gpulayer_nb.shipping.packer import Packer
 from gpulayer_nb.shipping.shipment import Shipment
 from gpulayer_nb.shipping.unpacker import Unpacker
@@ -140,6 +141,7 @@ class Session:
             wake,
             kill=self.cluster.kill,
             death_of=self.cluster.death_of,
+            is_gone=self.cluster.is_gone,
             can_ask=request.mode != "ranks",
             refresh=refresh,
             timeout_seconds=request.timeout_seconds,
@@ -158,6 +160,9 @@ class Session:
         values = {rank: self._load(result.value) for rank, result in results.items() if result.value}
         if len(results) == group.topology.world_size and all(result.has_names for result in results.values()):
             packer.commit(shipment)  # frees the files of what came back too, so it comes after them
+            if all(result.state == "finished" for result in results.values()):
+                # the ranks have given these names values of their own: an older one of the notebook must not replace them
+                packer.mark_synced(*bound_names(request.python))
         return SessionOutcome(group, outcome, listener, model, values)
 
     def _pack(self, packer: Packer, request: RunRequest) -> Shipment:
@@ -175,7 +180,10 @@ class Session:
     def _load(self, dump: bytes) -> Any:
         """An object that a rank sent back."""
         shipment: Shipment = pickle.loads(dump)
-        return self._unpacker.unpack(shipment, overwrite=False).values["value"]
+        unpacked = self._unpacker.unpack(shipment, overwrite=False)
+        if self._packer is not None and unpacked.names:
+            self._packer.mark_synced(*unpacked.names)
+        return unpacked.values["value"]
 
     def _specs(self, request: RunRequest, run_id: str, folder: RunFolder, group: ReadyGroup, shipment: Shipment) -> list[RunSpec]:
         packed: bytes | None = None if shipment.is_empty else pickle.dumps(shipment)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from typing import Any
 
 import ipyparallel.engine.app as engine_app
@@ -26,7 +27,7 @@ class Engine(engine_app.IPEngine):  # type: ignore[misc]  # ipyparallel has no t
 
     @default("ident")
     def _default_ident(self) -> str:
-        return EngineIdentity(self.worker_name, self.slot, os.getpid()).new_uuid()
+        return EngineIdentity(self.worker_name, socket.gethostname(), self.slot, os.getpid()).new_uuid()
 
     async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         await super().complete_registration(msg, connect, maybe_tunnel)

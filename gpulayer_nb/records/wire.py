@@ -34,19 +34,20 @@ class EngineIdentity:
     """What an engine's ipyparallel uuid tells everyone at registration, busy or not."""
 
     worker: str
+    host: str
     slot: int  # place on its worker, 0 …; a replacement takes the slot of the engine it replaces
     pid: int
 
     def new_uuid(self) -> str:
-        return f"{_ENGINE}:{self.worker}:{self.slot}:{self.pid}:{uuid.uuid4().hex[:8]}"
+        return f"{_ENGINE}:{self.worker}:{self.host}:{self.slot}:{self.pid}:{uuid.uuid4().hex[:8]}"
 
     @classmethod
     def parse(cls, engine_uuid: str) -> EngineIdentity | None:
         """None for an engine that is not ours."""
         parts = engine_uuid.split(":")
-        if len(parts) != 5 or parts[0] != _ENGINE:
+        if len(parts) != 6 or parts[0] != _ENGINE:
             return None
-        return cls(parts[1], int(parts[2]), int(parts[3]))
+        return cls(parts[1], parts[2], int(parts[3]), int(parts[4]))
 
 
 def new_worker_uuid(worker: str) -> str:

@@ -75,7 +75,7 @@ def dump(values: Mapping[str, object], scope: Scope, torch_reducer: TorchReducer
     buffers: list[pickle.PickleBuffer] = []
     pickler = NotebookPickler(file, scope, frozenset(root) if own is None else own, torch_reducer, buffers)
     pickler.dump(root)
-    stream = file.getbuffer()
+    stream = memoryview(file.getvalue())
     return Dump(tuple(root), stream, tuple(map(_raw, buffers)), pickler.needs, _shareable(pickler, root, len(stream)))
 
 

@@ -70,9 +70,11 @@ class Supervisor:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, **streams, "stderr": output}
             return subprocess.Popen(command, start_new_session=True, **streams)
 
-    def start_engines(self, slots: Iterable[int], nodes: int, devices: int) -> None:
+    def start_engines(self, slots: Sequence[int], nodes: int, devices: int) -> None:
+        """One new engine in each slot; one that is still there (stopped, or given up by the hub) makes room."""
         if self._zygote is None or self._zygote.stdin is None:
             raise RuntimeError("the supervisor is not started")
+        self.kill_engines(slots)
         line = json.dumps({"slots": list(slots), "nodes": nodes, "devices": devices})
         self._zygote.stdin.write(line.encode() + b"\n")
         self._zygote.stdin.flush()

@@ -89,3 +89,10 @@ def test_a_rank_that_ends_between_two_cells_is_replaced(notebook):
     while start_ticks(pid) is not None:
         time.sleep(0.01)
     assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)", limit_seconds=20).count("Out: 4") == 4
+
+
+def test_a_rank_that_stands_still_is_noticed_and_replaced(notebook):
+    result = notebook.run("%%ranks\nimport os, signal\nif rank == 2:\n    os.kill(os.getpid(), signal.SIGSTOP)\ndist.barrier()")
+    assert result.seconds < 10
+    assert result.error.startswith("RunFailed: Rank 2 (node 1, local rank 0, worker local, pid ")
+    assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)", limit_seconds=20).count("Out: 4") == 4

@@ -87,3 +87,13 @@ def test_an_interrupt_during_the_start_leaves_nothing_half_started(fresh_noteboo
     result = fresh_notebook.read(msg_id, limit_seconds=30)
     assert result.error.startswith("RunStopped: stopped before the ranks were at work; nothing ran.")
     assert fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank").splitlines() == ["[rank 0] Out: 0", "[rank 1] Out: 1"]
+
+
+def test_after_an_interrupted_run_the_next_one_starts_at_once(notebook):
+    before = notebook.ok("import os; print(sorted(os.environ.items()))")
+    notebook.ok(SLOW)
+    interrupt_after(notebook, TRAIN, 2.0)
+    result = notebook.run("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)")
+    assert result.text.count("Out: 4") == 4
+    assert result.seconds < 2
+    assert notebook.ok("import os; print(sorted(os.environ.items()))") == before

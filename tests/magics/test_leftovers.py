@@ -64,6 +64,18 @@ def test_a_supervisor_that_is_killed_takes_its_engines_along_and_the_next_cell_s
     assert fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank").splitlines() == ["[rank 0] Out: 0", "[rank 1] Out: 1"]
 
 
+def test_a_supervisor_that_is_killed_while_ranks_work_ends_the_cell(fresh_notebook):
+    fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
+    pids, folders = processes_and_files(fresh_notebook)
+    supervisor = json.loads((folders[0] / "state.json").read_text())["pid"]
+    running = fresh_notebook.send("%%ranks\nwhile True: dist.all_reduce(torch.ones(1))")
+    time.sleep(1)
+    os.kill(supervisor, signal.SIGKILL)
+    result = fresh_notebook.read(running, limit_seconds=10)
+    assert result.error.startswith("RunFailed: Rank ")
+    assert_gone(pids, [], within_seconds=5)
+
+
 def test_what_a_dead_owner_left_is_swept_at_the_next_start_and_only_that(fresh_notebook):
     """A folder whose owner is gone is removed; its recorded pids now belong to others, who live on."""
     stale = clusters_root() / "local-999999-abcdef"

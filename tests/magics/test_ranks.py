@@ -62,6 +62,15 @@ def test_what_the_notebook_changed_is_sent_and_what_the_ranks_changed_is_kept(no
     assert notebook.ok("%%ranks\nscaled(1)").splitlines() == ["[rank 0] Out: 100", "[rank 1] Out: 101"]
 
 
+def test_what_the_ranks_assigned_is_not_replaced_by_an_older_value_of_the_notebook(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\npass")
+    notebook.ok("never_sent = 1")
+    notebook.ok("%%ranks\nnever_sent = 7 + rank")
+    assert notebook.ok("%%ranks\nnever_sent").splitlines() == ["[rank 0] Out: 7", "[rank 1] Out: 8"]
+    notebook.ok("never_sent = 2")
+    assert notebook.ok("%%ranks\nnever_sent").splitlines() == ["[rank 0] Out: 2", "[rank 1] Out: 2"]
+
+
 def test_another_shape_means_new_processes_and_one_line_says_so(notebook):
     notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = 1")
     text = notebook.ok("%%ranks --nodes 1 --devices 3\n'keep' in globals()")

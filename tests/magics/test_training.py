@@ -223,3 +223,14 @@ def test_a_failed_training_leaves_the_notebooks_model_as_it_was(notebook):
     assert result.error.startswith("RunFailed: ValueError: late — rank 1 (node 0, local rank 1, worker local), epoch ")
     assert " line 8." in result.error
     assert notebook.ok("print(model.w.item(), glt.runs[-1].state)").split() == ["0.0", "failed"]
+
+
+def test_layers_made_on_the_ranks_only_give_a_warning_and_the_rest_comes_back(notebook):
+    notebook.ok(LINE)
+    result = notebook.run(
+        "%%gpulayer --nodes 1 --devices 2\nmodel.extra = nn.Linear(1, 1); model.extra.requires_grad_(False)\n"
+        + FIT.format(batch=4)
+    )
+    assert result.error is None
+    assert "extra.weight, extra.bias of `model` were made on the ranks only" in result.text
+    assert notebook.ok("print(round(model.w.item(), 4), hasattr(model, 'extra'))").split() == ["1.02", "False"]

@@ -6,6 +6,8 @@ gloo group and leaves its result in a file.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import pickle
@@ -54,10 +56,16 @@ def run_rank(job: dict[str, Any], rank: int) -> None:
     os.replace(folder / f"unfinished-{rank}", folder / f"rank-{rank}")
 
 
+def preload() -> None:
+    """Import what ranks would otherwise import each: `torch._dynamo` alone, of the first optimizer, takes seconds."""
+    for name in ("torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.utils.data", "gpulayer_nb.train.fit"):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that a collection in a rank does not copy the pages it shares with this process
+
+
 def serve() -> None:
-
-    import gpulayer_nb.train.fit  # noqa: F401
-
+    preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ranks are not waited for
     print("ready", flush=True)
     for line in sys.stdin:
