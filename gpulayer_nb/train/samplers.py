@@ -15,7 +15,7 @@ from torch.utils.data import Sampler
 
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.shards import Remainder, Shard
-from gpulayer_nb.train.seed import KeptRandomState, seed_everything
+from gpulayer_nb.train.seed import KeptRandomState, seed_host
 
 
 class ShardSampler(Sampler[int]):
@@ -90,7 +90,7 @@ class DealtSampler(Sampler[Any]):
         generators = [g for part in parts if isinstance(g := getattr(part, "generator", None), torch.Generator)]
         states = [generator.get_state() for generator in generators]
         with KeptRandomState():
-            seed_everything(self.seed + self.epoch)
+            seed_host(self.seed + self.epoch)
             for generator in generators:
                 generator.manual_seed(self.seed + self.epoch)
             drawn = [_plain(item) for item in self.inner]

@@ -19,11 +19,17 @@ CHOSEN_BELOW = 2**32  # torch starts a process with a random 64-bit seed; a seed
 
 def seed_everything(seed: int) -> int:
     """Seed python's, numpy's (if it is loaded) and torch's generators, on all devices, and return the seed."""
+    seed_host(seed)
+    torch.manual_seed(seed)
+    return seed
+
+
+def seed_host(seed: int) -> None:
+    """The same for main memory's generators only."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
-    _seed_torch(seed)
-    return seed
+    torch.default_generator.manual_seed(seed)
 
 
 def _seed_torch(seed: int) -> None:

@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,6 +45,9 @@ def run_rank(job: dict[str, Any], rank: int) -> None:
             store = dist.FileStore(str(folder / "store"), world_size)
             limit = timedelta(seconds=COLLECTIVE_SECONDS)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=limit)
+            store.add("connected", 1)
+            while store.add("connected", 0) < world_size:  # a rank that left sooner would break the others' connecting
+                time.sleep(0.002)
         function = pickle.loads((folder / "function").read_bytes())
         outcome: Any = ("result", function(Rank(rank, world_size, devices)))
     except BaseException as error:  # noqa: BLE001  # whatever it is, the test is told
