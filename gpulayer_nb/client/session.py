@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from gpulayer_nb.records.record import Notice, RunStarted
 from gpulayer_nb.records.run_folder import RunFolder
 from gpulayer_nb.records.run_spec import RunSpec
 from gpulayer_nb.shipping.blobs import BlobStore
-from gpulayer_nb.shipping.free_names import bound_names
+from gpulayer_nb.shipping.free_names import bound_names, free_names
 from gpulayer_nb.shipping.packer import Packer
 from gpulayer_nb.shipping.shipment import Shipment
 from gpulayer_nb.shipping.unpacker import Unpacker
@@ -192,6 +192,7 @@ class Session:
             file = self._blobs() / f"shipment-{run_id}"
             file.write_bytes(packed)
             packed, path = None, str(file)
+        parts = _parts_spoken_of(request, self.namespace) if request.mode == "train" else None
         everyone = range(group.topology.world_size)
         chosen = everyone if request.only_ranks is None else request.only_ranks
         return [
@@ -210,6 +211,7 @@ class Session:
                 folder=str(folder.path),
                 options=request.options,
                 names=request.names,
+                parts=parts,
                 collect=request.collect,
             )
             for rank in everyone
@@ -267,6 +269,18 @@ def _uses_of_a_fit(request: RunRequest) -> str:
     names = request.names
     parts = (names.model, names.train_loader, names.val_loader, names.loss_fn, names.optimizer) if request.mode == "train" else ()
     return "".join(f"\n{name}" for name in parts)
+
+
+def _parts_spoken_of(request: RunRequest, namespace: Mapping[str, Any]) -> frozenset[str]:
+    """Optional parts that the cell names; a validation loader of the notebook counts too.
+
+    The ranks may have others from an earlier cell, such as a scheduler of an optimizer that is no longer used.
+    """
+    names = request.names
+    spoken_of = free_names(request.python) | bound_names(request.python)
+    return frozenset(
+        name for name in names.optional if name in spoken_of or (name == names.val_loader and namespace.get(name) is not None)
+    )
 
 
 def _new_processes(before: Topology, now: Topology) -> str:

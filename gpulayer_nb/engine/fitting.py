@@ -24,12 +24,19 @@ from gpulayer_nb.train.plain import PlainTask
 DATA_MODULE = "_gpulayer_data_module"  # name under which `Trainer.fit` ships a DataModule
 
 
-def fit_names(namespace: Mapping[str, Any], names: FitNames, options: FitOptions, context: RankContext) -> FitResult:
+def fit_names(
+    namespace: Mapping[str, Any], names: FitNames, parts: frozenset[str] | None, options: FitOptions, context: RankContext
+) -> FitResult:
     """Fits the model called `names.model` in `namespace`.
+
+    Args:
+        parts: the optional parts to take; others that are left from an earlier cell are not this fit's. None: all.
 
     Raises:
         UsageError: a name is missing or is not what its place needs; says which names there are.
     """
+    if parts is not None:
+        namespace = {name: value for name, value in namespace.items() if name in parts or name not in names.optional}
     data_module = namespace.get(DATA_MODULE)
     model = namespace.get(names.model)
     missing = [name for name in (names.model, names.train_loader) if name not in namespace]

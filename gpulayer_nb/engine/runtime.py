@@ -142,7 +142,7 @@ class Runtime:
             return self._value(spec, outcome)
         called_fit = bool(context.fits)
         if not called_fit:
-            fit_names(values if spec.mode == "fit" else namespace, spec.names, spec.options, context)
+            fit_names(values if spec.mode == "fit" else namespace, spec.names, spec.parts, spec.options, context)
         return self._fitted(spec, context, model_before if spec.mode == "train" else context.fits[-1][0], called_fit)
 
     def _fitted(self, spec: RunSpec, context: rank_context.RankContext, model_before: Any, called_fit: bool) -> RankResult:

@@ -17,3 +17,8 @@ class FitNames:
     scheduler: str = "scheduler"
     metrics: str = "metrics"
     callbacks: str = "callbacks"
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Parts that a fit can do without."""
+        return self.val_loader, self.scheduler, self.metrics, self.callbacks

@@ -48,6 +48,7 @@ class RunSpec:
     folder: str = ""
     options: FitOptions = field(default_factory=FitOptions)
     names: FitNames = field(default_factory=FitNames)
+    parts: frozenset[str] | None = None  # optional parts of the fit that the cell speaks of; None: all that are there
     collect: bool = False  # send the last expression's value back
 
 

@@ -234,3 +234,15 @@ def test_layers_made_on_the_ranks_only_give_a_warning_and_the_rest_comes_back(no
     assert result.error is None
     assert "extra.weight, extra.bias of `model` were made on the ranks only" in result.text
     assert notebook.ok("print(round(model.w.item(), 4), hasattr(model, 'extra'))").split() == ["1.02", "False"]
+
+
+def test_optional_parts_of_an_earlier_cell_are_not_those_of_the_next(notebook):
+    notebook.ok(LINE)
+    cell = "%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4)
+    notebook.ok(cell + "\nmetrics = {'shown': lambda p, t: p.mean()}\nval_loader = DataLoader(line_set, batch_size=4)")
+    assert notebook.ok("print(sorted(glt.runs[-1].metrics))").strip() == "['loss', 'shown', 'val_loss', 'val_shown']"
+    notebook.ok(cell)
+    assert notebook.ok("print(sorted(glt.runs[-1].metrics))").strip() == "['loss']"
+    notebook.ok("val_loader = DataLoader(line_set, batch_size=4)")
+    notebook.ok(cell)
+    assert notebook.ok("print(sorted(glt.runs[-1].metrics))").strip() == "['loss', 'val_loss']"
