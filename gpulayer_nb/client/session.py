@@ -163,6 +163,8 @@ class Session:
             if all(result.state == "finished" for result in results.values()):
                 # the ranks have given these names values of their own: an older one of the notebook must not replace them
                 packer.mark_synced(*bound_names(request.python))
+        if request.mode == "train" and model is None:
+            packer.send_again(request.names.model)  # half trained on the ranks, and as before in the notebook
         return SessionOutcome(group, outcome, listener, model, values)
 
     def _pack(self, packer: Packer, request: RunRequest) -> Shipment:

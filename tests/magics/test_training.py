@@ -225,6 +225,14 @@ def test_a_failed_training_leaves_the_notebooks_model_as_it_was(notebook):
     assert notebook.ok("print(model.w.item(), glt.runs[-1].state)").split() == ["0.0", "failed"]
 
 
+def test_after_a_failed_training_the_next_one_starts_from_the_notebooks_model(notebook):
+    notebook.ok(LINE)
+    fails = "\nmetrics = {'m': lambda p, t: 1 / 0 if p.mean() > 3 else p.mean()}"
+    assert "ZeroDivisionError" in notebook.run("%%gpulayer --nodes 1 --devices 2 --epochs 5\n" + FIT.format(batch=2) + fails).error
+    notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4))
+    assert notebook.ok("print(round(model.w.item(), 4))").strip() == "1.02"
+
+
 def test_layers_made_on_the_ranks_only_give_a_warning_and_the_rest_comes_back(notebook):
     notebook.ok(LINE)
     result = notebook.run(
