@@ -115,7 +115,7 @@ class Packer:
             self._sent[name] = _Sent(digest, joint, shared, blobs)
 
     def send_again(self, *names: str) -> None:
-        """The ranks may have changed these names and what shares parts with them: they go with the next shipment that needs them."""
+        """The ranks may have changed these names and what shares parts with them: the next shipment that needs them has them."""
         joints = {self._sent[name].joint for name in names if name in self._sent}
         for name in [name for name, sent in self._sent.items() if sent.joint in joints]:
             del self._sent[name]

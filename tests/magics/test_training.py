@@ -228,7 +228,8 @@ def test_a_failed_training_leaves_the_notebooks_model_as_it_was(notebook):
 def test_after_a_failed_training_the_next_one_starts_from_the_notebooks_model(notebook):
     notebook.ok(LINE)
     fails = "\nmetrics = {'m': lambda p, t: 1 / 0 if p.mean() > 3 else p.mean()}"
-    assert "ZeroDivisionError" in notebook.run("%%gpulayer --nodes 1 --devices 2 --epochs 5\n" + FIT.format(batch=2) + fails).error
+    failed = notebook.run("%%gpulayer --nodes 1 --devices 2 --epochs 5\n" + FIT.format(batch=2) + fails)
+    assert "ZeroDivisionError" in failed.error
     notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4))
     assert notebook.ok("print(round(model.w.item(), 4))").strip() == "1.02"
 
