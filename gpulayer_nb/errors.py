@@ -45,11 +45,13 @@ class RunFailed(GpuLayerError):
     Args:
         message: what happened, to whom, what was kept, what to do next.
         report: text shown above the message, for example the failing rank's own traceback (may hold ANSI colours).
+        tracebacks: what every rank that raised has to say, echoes too, by rank; also in the run folder.
     """
 
-    def __init__(self, message: str, report: str = "") -> None:
+    def __init__(self, message: str, report: str = "", tracebacks: dict[int, str] | None = None) -> None:
         super().__init__(message)
         self.report = report
+        self.tracebacks = tracebacks or {}
 
     def _render_traceback_(self) -> list[str]:
         head = [self.report.rstrip("\n"), ""] if self.report else []

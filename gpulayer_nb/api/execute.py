@@ -16,7 +16,7 @@ from gpulayer_nb.api.runs import runs
 from gpulayer_nb.api.verdict import Verdict, judge
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.session import Session, SessionOutcome
-from gpulayer_nb.errors import RunStopped
+from gpulayer_nb.errors import RunFailed, RunStopped
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import RunEnded
 from gpulayer_nb.records.run_folder import RunFolder, new_run_id
@@ -80,9 +80,14 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
     run.error = verdict.error
     history.apply(RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or "")))
     folder.write_facts(_facts(run, request, history))
+    if isinstance(verdict.error, RunFailed) and verdict.error.tracebacks:
+        folder.write_tracebacks(verdict.error.tracebacks)
     if verdict.refused:
         view.dismiss()
+        folder.remove()
     else:
+        if request.mode == "ranks" and verdict.state == "finished":
+            folder.remove()  # its output is in the notebook; a look at the ranks leaves nothing on disk
         runs.add(run)
         finish(view, outcome)
     if verdict.error is not None:

@@ -58,8 +58,10 @@ class Run:
     @property
     def logs(self) -> Sequence[str]:
         """What each rank wrote, in rank order."""
-        paths = (self._files.log(rank) for rank in range(self._history.world_size))
-        return [path.read_text(errors="replace") if path.exists() else "" for path in paths]
+        ranks = range(self._history.world_size)
+        if self._files.logs.is_dir():
+            return [path.read_text(errors="replace") if (path := self._files.log(rank)).exists() else "" for rank in ranks]
+        return ["".join(f"{line}\n" for line in self._history.output.lines(rank)) for rank in ranks]
 
     @property
     def checkpoints(self) -> list[Path]:

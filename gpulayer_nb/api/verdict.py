@@ -28,6 +28,7 @@ def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed],
     failures = [*failures, *(r.failure for r in outcome.results.values() if r.failure is not None and r.failure not in failures)]
     lost = [loss for loss in outcome.losses if not loss.killed_by_us]
     first = first_failure(failures)
+    tracebacks = {failure.rank: failure.traceback for failure in failures}
     if outcome.stopped_by == "timeout":
         return Verdict("failed", errors.RunFailed(_timed_out(group, outcome)))
     if outcome.stopped_by == "user" and not lost and (first is None or first.consequence):
@@ -36,19 +37,22 @@ def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed],
         kind = getattr(errors, first.error_type, None)
         if isinstance(kind, type) and issubclass(kind, errors.GpuLayerError) and kind is not errors.RunFailed:
             return Verdict("failed", kind(first.message), refused=first.global_step in (None, 0))
-        assignment = group.assignments[first.rank]
-        message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
-        return Verdict("failed", errors.RunFailed(message, report=first.traceback))
+        return Verdict("failed", _raised(group, outcome, first, tracebacks))
     if lost:
-        return Verdict("failed", errors.RunFailed(describe_loss(lost[0], world - len(outcome.losses))))
+        return Verdict("failed", errors.RunFailed(describe_loss(lost[0], world - len(outcome.losses)), tracebacks=tracebacks))
     if first is not None:
-        assignment = group.assignments[first.rank]
-        message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
-        return Verdict("failed", errors.RunFailed(message, report=first.traceback))
+        return Verdict("failed", _raised(group, outcome, first, tracebacks))
     states = {result.state for result in outcome.results.values()}
     if outcome.stopped_by == "user" or ("stopped" in states and outcome.stopped_by):
         return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
     return Verdict("stopped" if "stopped" in states else "finished")
+
+
+def _raised(group: ReadyGroup, outcome: DriverOutcome, first: RankFailed, tracebacks: dict[int, str]) -> errors.RunFailed:
+    world = group.topology.world_size
+    assignment = group.assignments[first.rank]
+    message = describe_failure(first, assignment.place, assignment.worker, world - len(outcome.losses), world)
+    return errors.RunFailed(message, report=first.traceback, tracebacks=tracebacks)
 
 
 def _stopped(outcome: DriverOutcome, mode: str, world: int) -> str:

@@ -4,6 +4,7 @@ Used wherever a run is written or read. Owns the layout:
     run.json       what was asked, state, times
     records.jsonl  everything rank 0 published, one batch a line
     cell.py        the cell's source
+    tracebacks.txt every rank's error, if the run failed
     logs/rank-N.log, checkpoints/
 """
 
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer_nb.records.record import Record, decode
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def default_root() -> Path:
@@ -67,6 +73,15 @@ class RunFolder:
 
     def write_cell(self, source: str) -> None:
         (self.path / "cell.py").write_text(source)
+
+    def write_tracebacks(self, tracebacks: dict[int, str]) -> None:
+        """Every rank's traceback of a failed run, without colours."""
+        text = "\n\n".join(f"rank {rank}\n{_ANSI.sub('', tracebacks[rank])}" for rank in sorted(tracebacks))
+        (self.path / "tracebacks.txt").write_text(text + "\n")
+
+    def remove(self) -> None:
+        """For a run that never began, or that nobody wants to keep."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def read_records(self) -> Iterator[Record]:
         """All records in rank 0's order; a half-written last line is left out."""

@@ -96,3 +96,20 @@ def test_a_rank_that_stands_still_is_noticed_and_replaced(notebook):
     assert result.seconds < 10
     assert result.error.startswith("RunFailed: Rank 2 (node 1, local rank 0, worker local, pid ")
     assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)", limit_seconds=20).count("Out: 4") == 4
+
+
+def test_every_ranks_traceback_is_kept_in_the_error_and_in_the_run_folder(notebook):
+    notebook.run("%%ranks\nif rank == 3:\n    raise ValueError('bad sample 17')\ndist.all_reduce(torch.ones(10))")
+    assert notebook.ok("e = glt.runs[-1].error; print(sorted(e.tracebacks), 'bad sample 17' in e.tracebacks[3])").strip() == (
+        "[0, 1, 2, 3] True"
+    )
+    text = notebook.ok("print((glt.runs[-1].folder / 'tracebacks.txt').read_text())")
+    assert all(f"rank {rank}\n" in text for rank in range(4))
+    assert "\x1b" not in text
+
+
+def test_a_cell_that_only_looks_at_the_ranks_leaves_no_folder_but_its_output(notebook):
+    notebook.ok("%%ranks\nprint('seen', rank)")
+    assert notebook.ok("print(glt.runs[-1].folder.exists(), glt.runs[-1].logs)").strip() == str(
+        "False ['seen 0\\n', 'seen 1\\n', 'seen 2\\n', 'seen 3\\n']"
+    )
