@@ -61,7 +61,7 @@ class Run:
         ranks = range(self._history.world_size)
         if self._files.logs.is_dir():
             return [path.read_text(errors="replace") if (path := self._files.log(rank)).exists() else "" for rank in ranks]
-        return ["".join(f"{line}\n" for line in self._history.output.lines(rank)) for rank in ranks]
+        return ["".join(f"{line.text}\n" for line in self._history.output.lines(rank)) for rank in ranks]
 
     @property
     def checkpoints(self) -> list[Path]:
