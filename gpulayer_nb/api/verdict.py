@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gpulayer_nb import errors
 from gpulayer_nb.client.driver import DriverOutcome
-from gpulayer_nb.client.first_cause import describe_failure, describe_loss, first_failure, who
+from gpulayer_nb.client.first_cause import describe_failure, describe_loss, first_failure
 from gpulayer_nb.client.rank_group import ReadyGroup
 from gpulayer_nb.plan.topology import count
 from gpulayer_nb.records.record import RankFailed
@@ -30,7 +29,7 @@ def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed],
     first = first_failure(failures)
     tracebacks = {failure.rank: failure.traceback for failure in failures}
     if outcome.stopped_by == "timeout":
-        return Verdict("failed", errors.RunFailed(_timed_out(group, outcome)))
+        return Verdict("failed", errors.RunFailed(_timed_out(outcome)))
     if outcome.stopped_by == "user" and not lost and (first is None or first.consequence):
         return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
     if first is not None and not first.consequence:
@@ -66,20 +65,6 @@ def _stopped(outcome: DriverOutcome, mode: str, world: int) -> str:
     return f"stopped on {count(world, 'rank')}; {kept}."
 
 
-def _timed_out(group: ReadyGroup, outcome: DriverOutcome) -> str:
-    lines = ["The cell took longer than --timeout allows and was ended. Variables are kept; the next cell gets a new group."]
-    for assignment in group.assignments:
-        stack = outcome.stacks.get(assignment.place.rank)
-        state = "had finished" if stack is None else f"was in {_user_frame(stack)}"
-        lines.append(f"  {who(assignment.place, assignment.worker)} {state}")
-    return "\n".join(lines)
-
-
-def _user_frame(stack: list[dict[str, Any]]) -> str:
-    """The innermost frame of the user's own cell: IPython compiles cells under names in angle brackets or ipykernel files."""
-    for frame in reversed(stack):
-        if "ipykernel_" in frame["file"] or frame["file"].startswith("<ipython-input"):
-            last = stack[-1]
-            inner = "" if last is frame else f" ({last['function']})"
-            return f"line {frame['line']} of the cell{inner}"
-    return "code outside the cell"
+def _timed_out(outcome: DriverOutcome) -> str:
+    said = "The cell took longer than --timeout allows and was ended. Variables are kept; the next cell gets a new group."
+    return f"{said}\n{outcome.hang}" if outcome.hang is not None else said

@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulayer_nb.client.connection import Connection
-from gpulayer_nb.client.first_cause import RankLoss
+from gpulayer_nb.client.first_cause import RankLoss, who
+from gpulayer_nb.client.hang_report import HangReport, report
 from gpulayer_nb.client.listener import RunListener
 from gpulayer_nb.client.rank_group import ReadyGroup
 from gpulayer_nb.client.stop_ladder import ASK, CUT, KILL, StopLadder
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.call import RUN
 from gpulayer_nb.records.run_spec import RankResult, RunSpec
+from gpulayer_nb.records.whereabouts import Whereabouts
 from gpulayer_nb.records.worker_state import EngineDeath
 
 _TICK_SECONDS = 0.1
 _REPEAT_INTERRUPT_SECONDS = 1.0  # an interrupt can be swallowed by a bare `except:` in the user's loop
 _LAST_RECORDS_SECONDS = 2.0
+_QUIET_SECONDS = 10.0  # without a step, or in one cell
+_LOOK_SECONDS = 5.0
 _HUB_SECONDS = 1.0  # after which the hub should have told that an engine has gone
 
 
@@ -35,7 +39,7 @@ class DriverOutcome:
     results: dict[int, RankResult]
     losses: tuple[RankLoss, ...]
     stopped_by: str
-    stacks: dict[int, list[dict[str, Any]]]
+    hang: HangReport | None
     group_is_whole: bool
 
 
@@ -56,7 +60,10 @@ class Driver:
         refresh: Callable[[], None],
         timeout_seconds: float | None = None,
         stopping: Callable[[], None] = lambda: None,
+        stalled_seconds: Callable[[], float] = lambda: 0.0,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
+        self._stalled_seconds, self._warn = stalled_seconds, warn
         self._stopping = stopping
         self._connection, self._group, self._listener, self._wake = connection, group, listener, wake
         self._kill, self._death_of, self._is_gone, self._refresh = kill, death_of, is_gone, refresh
@@ -70,7 +77,9 @@ class Driver:
         self._stopped_by = ""
         self._interrupted_at = 0.0
         self._gaps: dict[int, float] = {}
-        self._stacks: dict[int, list[dict[str, Any]]] = {}
+        self._hang: HangReport | None = None
+        self._looked_at = 0.0
+        self._warned: set[str] = set()
         self._stop_requests = 0
         self._requests_seen = 0
 
@@ -93,7 +102,7 @@ class Driver:
             and self._ladder.stage < CUT
             and all(r.state != "failed" and r.has_group for r in self._results.values())
         )
-        return DriverOutcome(self._results, tuple(self._losses.values()), self._stopped_by, self._stacks, whole)
+        return DriverOutcome(self._results, tuple(self._losses.values()), self._stopped_by, self._hang, whole)
 
     def _send(self, spec: RunSpec) -> None:
         rank = spec.place.rank
@@ -122,7 +131,7 @@ class Driver:
             now = time.monotonic()
             if self._timeout is not None and not self._ladder.stage and now - started > self._timeout and self._waiting():
                 self._stopped_by = "timeout"
-                self._stacks = self._read_stacks()
+                self._hang = self.hang_report()
                 self._climb(CUT, now)
             if self._stop_requests > self._requests_seen:
                 self._requests_seen += 1
@@ -133,6 +142,8 @@ class Driver:
                 self._act()
             if self._ladder.stage == CUT and now - self._interrupted_at > _REPEAT_INTERRUPT_SECONDS:
                 self._interrupt()
+            if not self._ladder.stage:
+                self._look_for_a_hang(now, now - started)
             self._refresh()
         except KeyboardInterrupt:
             self._press()
@@ -194,10 +205,28 @@ class Driver:
         engines = [self._group.engines[rank] for rank in self._waiting()]
         return self._connection.request(engines, request, {"run_id": self._run_id}, timeout_seconds=1.0)
 
-    def _read_stacks(self) -> dict[int, list[dict[str, Any]]]:
+    def hang_report(self) -> HangReport:
+        """Where every rank is now, and who waits for whom. Any thread may ask."""
         engines = self._group.engines
-        replies = self._connection.request([engines[rank] for rank in self._waiting()], wire.STACKS, timeout_seconds=2.0)
-        return {rank: replies[engine]["stack"] for rank, engine in enumerate(engines) if engine in replies}
+        replies = self._connection.request(engines, wire.STACKS, timeout_seconds=2.0)
+        found = [Whereabouts.from_dict(_bare(replies[engine])) for engine in engines if engine in replies]
+        missing = [rank for rank, engine in enumerate(engines) if engine not in replies]
+        return report(found, missing, self._who)
+
+    def _who(self, rank: int) -> str:
+        assignment = self._group.assignments[rank]
+        return who(assignment.place, assignment.worker)
+
+    def _look_for_a_hang(self, now: float, running_seconds: float) -> None:
+        """A run that makes no step may wait for ever: says so, and why. It is never ended for that."""
+        quiet = self._stalled_seconds() if self._can_ask else running_seconds
+        if quiet < _QUIET_SECONDS or now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        found = self.hang_report()
+        if found.is_blocked and found.verdict not in self._warned:
+            self._warned.add(found.verdict)
+            self._warn(found.verdict)
 
     def _refill_gaps(self) -> None:
         """Asks a rank again for batches that have not come although later ones have."""
@@ -223,3 +252,8 @@ class Driver:
             self._wake.clear()
             self._refill_gaps()
         self._listener.give_up_waiting()
+
+
+def _bare(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply without what the channel adds."""
+    return {name: value for name, value in reply.items() if name != "status"}

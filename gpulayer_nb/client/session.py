@@ -15,6 +15,7 @@ from typing import Any
 
 from gpulayer_nb.client.driver import Driver, DriverOutcome
 from gpulayer_nb.client.embedded import EmbeddedCluster, Say
+from gpulayer_nb.client.hang_report import HangReport
 from gpulayer_nb.client.listener import RunListener
 from gpulayer_nb.client.rank_group import RankGroup, ReadyGroup
 from gpulayer_nb.client.run_request import RunRequest
@@ -95,6 +96,11 @@ class Session:
         driver.request_stop()
         return True
 
+    def hang_report(self) -> HangReport | None:
+        """Where every rank of the run that is on is now; None if no run is on."""
+        driver = self._driver
+        return None if driver is None else driver.hang_report()
+
     def run(
         self, request: RunRequest, run_id: str, folder: RunFolder, history: RunHistory, say: Say, refresh: Callable[[], None]
     ) -> SessionOutcome:
@@ -146,6 +152,8 @@ class Session:
             refresh=refresh,
             timeout_seconds=request.timeout_seconds,
             stopping=history.mark_stopping,
+            stalled_seconds=history.stalled_seconds,
+            warn=lambda text: history.apply(Notice(time=time.time(), text=text, level="warning")),
         )
         try:
             outcome = driver.run(self._specs(request, run_id, folder, group, shipment))

@@ -20,6 +20,11 @@ class InterruptGate:
         self._was_interrupted = False
 
     @property
+    def is_open(self) -> bool:
+        """Whether user code runs now."""
+        return self._open
+
+    @property
     def was_interrupted(self) -> bool:
         """Whether the present or last opening was interrupted."""
         return self._was_interrupted

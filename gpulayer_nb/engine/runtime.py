@@ -23,6 +23,7 @@ import torch
 
 from gpulayer_nb.engine import failure
 from gpulayer_nb.engine.cell import PREDEFINED, CellOutcome, run_cell
+from gpulayer_nb.engine.collectives import CollectiveLog
 from gpulayer_nb.engine.fitting import fit_names
 from gpulayer_nb.engine.group import GroupKeeper, device_of
 from gpulayer_nb.engine.interrupts import InterruptGate
@@ -32,11 +33,14 @@ from gpulayer_nb.records import wire
 from gpulayer_nb.records.record import RankDone, RankFailed
 from gpulayer_nb.records.run_folder import RunFolder
 from gpulayer_nb.records.run_spec import RankResult, RunSpec
+from gpulayer_nb.records.whereabouts import Frame, Whereabouts
 from gpulayer_nb.shipping.blobs import BlobStore
 from gpulayer_nb.shipping.returns import pack_return
 from gpulayer_nb.shipping.unpacker import Unpacker
 from gpulayer_nb.train import context as rank_context
 from gpulayer_nb.train.position import FitPosition
+
+_STACK_FRAMES = 60  # innermost ones: enough to reach the cell from torch's depths
 
 
 class Runtime:
@@ -47,8 +51,11 @@ class Runtime:
         self.group = GroupKeeper()
         self.group.face_scripts()
         self._gate = InterruptGate()
+        self._collectives = CollectiveLog()
+        self._collectives.watch()
         self._stop = threading.Event()
         self._has_names = False
+        self._rank = -1
         self._position = FitPosition()
         self._publisher: Publisher | None = None
         self._unpacker = Unpacker(kernel.shell.user_ns)
@@ -60,6 +67,8 @@ class Runtime:
         """Runs one rank's part; never raises: what goes wrong is in the result, and was published before."""
         folder = RunFolder(Path(spec.folder))
         self._stop.clear()
+        self._collectives.start_run()
+        self._rank = spec.place.rank
         self._has_names = False
         self._position = FitPosition()
         rank = spec.place.rank
@@ -194,7 +203,7 @@ class Runtime:
         if request == wire.STATS:
             return {"pid": os.getpid(), "run_id": current, "memory_bytes": memory_bytes(torch.device("cpu"))}
         if request == wire.STACKS:
-            return {"stack": _main_stack()}
+            return self._whereabouts().to_dict()
         if asked is not None and asked != current:
             return {"stale": True}  # the run asked about is not the one that is on
         if request == wire.ABORT:
@@ -207,6 +216,22 @@ class Runtime:
         if request == wire.HISTORY:
             return {"batches": publisher.since(int(content.get("since", 0))) if publisher else []}
         return {"unknown": request}
+
+    def _whereabouts(self) -> Whereabouts:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        cells: dict[str, int] = self._kernel.shell.compile._filename_map
+        stack = traceback.extract_stack(frame) if frame else []
+        return Whereabouts(
+            rank=self._rank,
+            busy=self._gate.is_open,
+            collective=self._collectives.inside,
+            entered=self._collectives.entered,
+            global_step=self._position.global_step,
+            stack=tuple(
+                Frame(function=f.name, line=f.lineno or 0, file=f.filename, cell=cells.get(f.filename))
+                for f in stack[-_STACK_FRAMES:]
+            ),
+        )
 
 
 class _CellError(Exception):
@@ -264,11 +289,6 @@ def _seed_start(seed: int | None) -> None:
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value.detach().cpu() if isinstance(value, torch.Tensor) else value for name, value in state.items()}
-
-
-def _main_stack() -> list[dict[str, Any]]:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return [{"file": f.filename, "line": f.lineno, "function": f.name} for f in traceback.extract_stack(frame)] if frame else []
 
 
 @contextlib.contextmanager

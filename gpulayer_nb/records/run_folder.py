@@ -23,7 +23,6 @@ from typing import Any
 
 from gpulayer_nb.records.record import Record, decode
 
-
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 

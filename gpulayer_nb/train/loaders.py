@@ -77,13 +77,22 @@ class DividedLoader:
         Raises:
             UsageError: a share of a loader whose length is unknown.
         """
-        if limit is None:
-            return self.batches
-        if isinstance(limit, float):
-            if self.batches is None:
-                raise UsageError(f"a limit of {limit} of the batches needs a loader with a length; give a number of batches.")
-            return int(self.batches * limit)
-        return limit if self.batches is None else min(limit, self.batches)
+        return limited(limit, self.batches)
+
+
+def limited(limit: int | float | None, batches: int | None) -> int | None:
+    """Batches of a pass under a limit; `batches` is how many there are, None if unknown.
+
+    Raises:
+        UsageError: a share of a loader whose length is unknown.
+    """
+    if limit is None:
+        return batches
+    if isinstance(limit, float):
+        if batches is None:
+            raise UsageError(f"a limit of {limit} of the batches needs a loader with a length; give a number of batches.")
+        return int(batches * limit)
+    return limit if batches is None else min(limit, batches)
 
 
 def divide(
@@ -119,7 +128,7 @@ def divide(
         raise UsageError("the training loader's data set is empty: there is nothing to train on.")
     own = copy.copy(loader)
     own.__dict__["_iterator"] = None  # persistent workers are the copy's own
-    _use_fork(own, device_type)
+    use_fork(own, device_type)
     divided = _divide_stream(own, rank, world_size, training) if isinstance(loader.dataset, IterableDataset) else None
     if divided is None:
         if seed is None:
@@ -130,21 +139,6 @@ def divide(
         divided._worker_seed = (worker_seed, loader.generator.initial_seed(), rank)
         own.generator = divided._generator
     return divided
-
-
-def deal_batches(loader: Any, rank: int, world_size: int, *, seed: int = 0, device_type: str = "cpu") -> Iterator[Any]:
-    """This rank's batches when whole batches are dealt out in turn: the k-th goes to rank `k % world_size`.
-
-    So the batches of all ranks, taken in turn, are those of one process. For predictions, which go back in order.
-    """
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
-        return islice(iter(loader), rank, None, world_size)
-    own = copy.copy(loader)
-    own.__dict__["_iterator"] = None
-    _use_fork(own, device_type)
-    chosen, place = (own.sampler, "sampler") if own.batch_sampler is None else (own.batch_sampler, "batch_sampler")
-    own.__dict__[place] = DealtSampler(chosen, rank, world_size, "keep", seed=seed, agree=lambda digest: True)
-    return iter(own)
 
 
 def _divide_samples(own: Any, rank: int, world_size: int, *, training: bool, seed: int, agree: Agree) -> DividedLoader:
@@ -265,7 +259,7 @@ def _as_it_is(loader: Any, world_size: int, what: str) -> DividedLoader:
     )  # fmt: skip
 
 
-def _use_fork(own: Any, device_type: str) -> None:
+def use_fork(own: Any, device_type: str) -> None:
     """Data sets defined in a notebook cell cannot be imported by a fresh process, so loader workers are forked on CPU."""
     if own.num_workers == 0 or own.multiprocessing_context is not None or device_type != "cpu":
         return

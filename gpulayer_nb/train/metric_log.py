@@ -51,6 +51,7 @@ class MetricLog:
         self.in_steps = False  # values belong to the training step that is on
         self.sums = EpochSums()
         self.prog_bar: dict[str, None] = {}
+        self.objects: dict[str, Any] = {}  # metric objects logged in this pass
         self._off_step: set[str] = set()
         self._off_epoch: set[str] = set()
         self._entries: list[Entry] = []
@@ -73,9 +74,8 @@ class MetricLog:
             try:
                 value = float(value)
             except (TypeError, ValueError):
-                raise UsageError(
-                    f"log({name!r}, …) got a {type(value).__name__}; it records one number, for example a loss."
-                ) from None
+                if (value := self._value_of_object(name, value)) is None:
+                    return
         self._entries.append((name, value, self.weight if batch_size is None else batch_size))
         if on_step is False:
             self._off_step.add(name)
@@ -85,6 +85,15 @@ class MetricLog:
             self.prog_bar[name] = None
         if not self.in_steps and len(self._entries) >= FOLD_AT:
             self.fold()
+
+    def _value_of_object(self, name: str, metric: Any) -> Any:
+        """Keep an object that computes its own epoch value; returns its value of the training step that is on, if it has one."""
+        if not all(callable(getattr(metric, method, None)) for method in ("update", "compute", "reset")):
+            raise UsageError(f"log({name!r}, …) got a {type(metric).__name__}; it records one number, for example a loss.") from None
+        self.objects[name] = metric
+        self._off_epoch.add(name)
+        latest = getattr(metric, "_forward_cache", None)  # torchmetrics: of the last call, if it was called and not only updated
+        return self._number_of(name, latest) if self.in_steps and isinstance(latest, Tensor) and latest.numel() == 1 else None
 
     def _number_of(self, name: str, value: Tensor) -> Any:
         if value.numel() != 1:
@@ -155,6 +164,14 @@ class MetricLog:
                 columns.setdefault(name, [None] * len(ends))[step] = mean
             start = end
         return columns
+
+    def sums_so_far(self) -> EpochSums:
+        """The epoch's sums with all that was logged up to now; the log stays as it is."""
+        sums = EpochSums(dict(self.sums.values), dict(self.sums.weights), self.sums.samples)
+        for name, value, weight in _on_host(self._entries):
+            if name not in self._off_epoch:
+                sums.add_all(name, value * weight, weight)
+        return sums
 
     def fold(self) -> None:
         """Add the values of no step (validation, epoch ends) to the sums."""

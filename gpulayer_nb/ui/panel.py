@@ -6,6 +6,7 @@ Runs in the kernel. Owns which metrics share a panel, thinning, axis ends and ca
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpulayer_nb.records.curve import Curve, TrailingMean
@@ -106,8 +107,8 @@ class ChartModel:
         self._epochs_read = 0
         self._right = 0
 
-    def chart(self) -> Chart:
-        """Read what is new and give the whole picture."""
+    def read(self) -> None:
+        """Take in what is new."""
         history = self._history
         for name in history.metric_names:
             base = family(name)
@@ -120,9 +121,25 @@ class ChartModel:
                     base = family(name)
                     self._tracks.setdefault(base, _Track())
                     self._epochs.setdefault((base, row.split), Curve()).extend((row.global_step,), (value,))
-        panels = [self._panel(base, hue) for hue, base in enumerate(list(self._tracks)[:MAX_PANELS])]
+
+    def chart(self) -> Chart:
+        """Read what is new and give the whole picture."""
+        return self._chart(self._panel)
+
+    def outline(self) -> Chart:
+        """Read what is new and give the picture without the points of its lines, which costs little."""
+        return self._chart(self._frame)
+
+    def _chart(self, make: Callable[[str, int], Panel]) -> Chart:
+        self.read()
+        history = self._history
+        panels = [make(base, hue) for hue, base in enumerate(list(self._tracks)[:MAX_PANELS])]
         left = history.fit.start_step if history.fit else 0
         return Chart(tuple(panels), left, self._edge(left), self._marks(left), history.state, history.last_step)
+
+    def _frame(self, base: str, hue: int) -> Panel:
+        name = self._names.get(base, "")
+        return Panel(base, hue, Series(), Series(), Series(), Series(), self._gaps(name), self._note(name))
 
     def _panel(self, base: str, hue: int) -> Panel:
         track, name = self._tracks[base], self._names.get(base, "")

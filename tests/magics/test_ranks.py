@@ -108,8 +108,9 @@ def test_a_cell_that_hangs_ends_at_its_time_limit_and_the_next_cell_works(notebo
     notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = rank + 5")
     result = notebook.run("%%ranks --timeout 1\nif rank == 0:\n    x = torch.ones(1); dist.all_reduce(x)")
     assert result.error.startswith("RunFailed: The cell took longer than --timeout allows")
-    assert "rank 0 (node 0, local rank 0, worker local) was in line 3 of the cell" in result.error
-    assert "rank 1 (node 0, local rank 1, worker local) had finished" in result.error
+    assert "Rank 0 waits in all_reduce for others. Rank 1 has left the cell and will not enter it." in result.error
+    assert re.search(r"rank 0 \(node 0, local rank 0, worker local\): waits in all_reduce, cell \d+ line 3\n", result.error)
+    assert "rank 1 (node 0, local rank 1, worker local): has left the cell" in result.error
     assert result.seconds < 5
     assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); (keep, int(x))").splitlines() == [
         "[rank 0] Out: (5, 2)",
