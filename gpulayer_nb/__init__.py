@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpulayer_nb.api.compare import compare as compare
     from gpulayer_nb.api.run import Run as Run
     from gpulayer_nb.api.runs import runs as runs
     from gpulayer_nb.api.trainer import Trainer as Trainer
@@ -21,18 +22,22 @@ if TYPE_CHECKING:
     from gpulayer_nb.errors import ShippingError as ShippingError
     from gpulayer_nb.errors import UsageError as UsageError
     from gpulayer_nb.train.callback import Callback as Callback
+    from gpulayer_nb.train.csv_logger import CSVLogger as CSVLogger
     from gpulayer_nb.train.data_module import DataModule as DataModule
     from gpulayer_nb.train.early_stopping import EarlyStopping as EarlyStopping
     from gpulayer_nb.train.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
+    from gpulayer_nb.train.logger import Logger as Logger
     from gpulayer_nb.train.model_checkpoint import ModelCheckpoint as ModelCheckpoint
     from gpulayer_nb.train.module import Module as Module
     from gpulayer_nb.train.rank_zero import rank_zero_first as rank_zero_first
     from gpulayer_nb.train.rank_zero import rank_zero_only as rank_zero_only
+    from gpulayer_nb.train.tensorboard_logger import TensorBoardLogger as TensorBoardLogger
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Run": "gpulayer_nb.api.run",
+    "compare": "gpulayer_nb.api.compare",
     "runs": "gpulayer_nb.api.runs",
     "Trainer": "gpulayer_nb.api.trainer",
     "Module": "gpulayer_nb.train.module",
@@ -41,6 +46,9 @@ _HOMES = {
     "EarlyStopping": "gpulayer_nb.train.early_stopping",
     "LearningRateMonitor": "gpulayer_nb.train.learning_rate_monitor",
     "ModelCheckpoint": "gpulayer_nb.train.model_checkpoint",
+    "CSVLogger": "gpulayer_nb.train.csv_logger",
+    "Logger": "gpulayer_nb.train.logger",
+    "TensorBoardLogger": "gpulayer_nb.train.tensorboard_logger",
     "rank_zero_first": "gpulayer_nb.train.rank_zero",
     "rank_zero_only": "gpulayer_nb.train.rank_zero",
     "ClusterError": "gpulayer_nb.errors",

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Sequence
 
 import gpulayer_nb
+from gpulayer_nb.api import command as runs
 from gpulayer_nb.demo import command as demo
 from gpulayer_nb.errors import GpuLayerError
 
-SUBCOMMANDS = (demo,)
+SUBCOMMANDS = (demo, runs)
 STOPPED_EXIT_CODE = 130  # what shells give a program that Ctrl-C ended
 
 

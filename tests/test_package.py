@@ -10,15 +10,17 @@ import pytest
 
 import gpulayer_nb
 
-HEAVY = ("torch", "numpy", "matplotlib", "ipyparallel", "IPython", "ipywidgets", "zmq", "psutil", "cloudpickle")
+HEAVY = ("torch", "numpy", "matplotlib", "ipyparallel", "IPython", "ipywidgets", "anywidget", "zmq", "psutil", "cloudpickle")
 
 PUBLIC_NAMES = [
+    "CSVLogger",
     "Callback",
     "ClusterError",
     "DataModule",
     "EarlyStopping",
     "GpuLayerError",
     "LearningRateMonitor",
+    "Logger",
     "ModelCheckpoint",
     "Module",
     "PlanError",
@@ -26,9 +28,11 @@ PUBLIC_NAMES = [
     "RunFailed",
     "RunStopped",
     "ShippingError",
+    "TensorBoardLogger",
     "Trainer",
     "UsageError",
     "__version__",
+    "compare",
     "load_ipython_extension",
     "rank_zero_first",
     "rank_zero_only",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from gpulayer_nb.api.detached import note_driver
 from gpulayer_nb.api.returning import bring_model, bring_values
 from gpulayer_nb.api.run import Run
 from gpulayer_nb.api.runs import runs
@@ -58,19 +59,27 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
         RunStopped: the user stopped it.
     """
     run_id, history = new_run_id(), RunHistory()
-    folder = RunFolder.create(run_id, request.root)
-    folder.write_cell(request.source)
+    folder = begin(run_id, request)
+    note_driver(folder)
     run = Run(run_id, folder, history)
     view = make_view(history)
     view.show()
+    asked = 0
 
     def say(text: str) -> None:
         history.say(text)
         view.refresh()
 
+    def refresh() -> None:
+        nonlocal asked
+        while folder.stops_asked() > asked:  # by `run.stop()` on a thread, another notebook, a terminal
+            asked += 1
+            session.stop()
+        view.refresh()
+
     outcome: SessionOutcome | None = None
     try:
-        outcome = session.run(request, run_id, folder, history, say, view.refresh)
+        outcome = session.run(request, run_id, folder, history, say, refresh)
         verdict = judge(outcome.group, outcome.ranks, outcome.listener.failures, request.mode)
         _bring_back(session, request, run, outcome, verdict)
     except KeyboardInterrupt:
@@ -78,7 +87,9 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
     except BaseException as error:  # noqa: BLE001  whatever keeps a run from starting or ending is raised below, after the view is closed
         verdict = Verdict("failed", error, refused=outcome is None)
     run.error = verdict.error
-    history.apply(RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or "")))
+    ended = RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or ""))
+    history.apply(ended)
+    folder.append(ended)
     folder.write_facts(_facts(run, request, history))
     if isinstance(verdict.error, RunFailed) and verdict.error.tracebacks:
         folder.write_tracebacks(verdict.error.tracebacks)
@@ -97,10 +108,30 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
     return Executed(run, outcome)
 
 
+def begin(run_id: str, request: RunRequest) -> RunFolder:
+    """The run's folder with what was asked."""
+    folder = RunFolder.create(run_id, request.root)
+    folder.write_cell(request.source)
+    folder.write_facts(asked_for(run_id, request))
+    return folder
+
+
+def asked_for(run_id: str, request: RunRequest) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "mode": request.mode,
+        "state": "starting",
+        "num_nodes": request.topology.num_nodes,
+        "devices": request.topology.devices,
+        "model": request.names.model,
+        "begun": time.time(),
+    }
+
+
 def _bring_back(session: Session, request: RunRequest, run: Run, outcome: SessionOutcome, verdict: Verdict) -> None:
     if verdict.state == "failed":
         return
-    if request.mode == "ranks":
+    if request.mode in ("ranks", "validate", "test", "predict"):
         run.values = bring_values(outcome) if request.collect else []
     else:
         run.model = bring_model(session, request, outcome)
@@ -108,12 +139,10 @@ def _bring_back(session: Session, request: RunRequest, run: Run, outcome: Sessio
 
 def _facts(run: Run, request: RunRequest, history: RunHistory) -> dict[str, Any]:
     return {
-        "run_id": run.run_id,
-        "mode": request.mode,
+        **asked_for(run.run_id, request),
+        "begun": history.run.time if history.run else None,
         "state": run.state,
         "header": history.header_line(),
-        "num_nodes": request.topology.num_nodes,
-        "devices": request.topology.devices,
         "ended": time.time(),
         "elapsed_seconds": history.elapsed_seconds(),
         "error": str(run.error) if run.error else None,

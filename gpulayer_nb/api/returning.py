@@ -10,7 +10,7 @@ from typing import Any
 
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.session import Session, SessionOutcome
-from gpulayer_nb.errors import ShippingError
+from gpulayer_nb.errors import ShippingError, UsageError
 
 
 def bring_model(session: Session, request: RunRequest, outcome: SessionOutcome) -> Any:
@@ -21,10 +21,19 @@ def bring_model(session: Session, request: RunRequest, outcome: SessionOutcome) 
     if request.mode == "fit":
         load_in_place(request.values[name], outcome.model, "model")
         return request.values[name]
-    if outcome.ranks.results[0].model_in_place and name in session.namespace:
-        load_in_place(session.namespace[name], outcome.model, name)
+    return put_in_notebook(session, name, outcome.model, in_place=outcome.ranks.results[0].model_in_place)
+
+
+def put_in_notebook(session: Session, name: str, returned: Any, *, in_place: bool) -> Any:
+    """Weights into the notebook's model of that name, or a whole model under that name; returns the model."""
+    if in_place and name in session.namespace:
+        load_in_place(session.namespace[name], returned, name)
+    elif in_place:
+        raise UsageError(
+            f"The run's weights are for the notebook's `{name}`, which this notebook has not. Next: make it, then attach."
+        )
     else:
-        session.namespace[name] = outcome.model
+        session.namespace[name] = returned
     session.returned(name)
     return session.namespace[name]
 

@@ -5,7 +5,8 @@ Lives in the kernel. Owns nothing that is not in its history or folder. Must not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,36 @@ class Run:
         error: the exception the run ended with, or None.
     """
 
-    def __init__(self, run_id: str, folder: RunFolder, history: RunHistory) -> None:
+    def __init__(self, run_id: str, folder: RunFolder, history: RunHistory, follow: Callable[[], None] | None = None) -> None:
+        self._follow = follow or (lambda: None)  # reads what another process has written since
         self.run_id = run_id
         self.folder: Path = folder.path
         self.model: Any = None
         self.values: list[Any] = []
         self.error: BaseException | None = None
-        self._files, self._history = folder, history
+        self._files, self._past = folder, history
+
+    @property
+    def _history(self) -> RunHistory:
+        self._follow()
+        return self._past
+
+    def wait(self, timeout_seconds: float | None = None) -> str:
+        """Waits until the run is over, or for so long; returns its state."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while not self._history.is_over and (deadline is None or time.monotonic() < deadline):
+            time.sleep(0.1)
+        return self.state
+
+    def stop(self) -> None:
+        """Asks the run to stop after the step in hand; again goes one stage further. The run may be anyone's on this machine."""
+        self._files.ask_to_stop()
+
+    def attach(self) -> None:
+        """Shows the run from its beginning and on until it is over; its weights then come into the notebook."""
+        from gpulayer_nb.api.attaching import attach
+
+        attach(self.run_id, self._files)
 
     @property
     def state(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gpulayer_nb.api.resuming import with_folder
 from gpulayer_nb.api.shape import check_target, seconds, topology_for
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.accelerator import check_accelerator
@@ -29,6 +30,7 @@ _NAMES = FitNames(
     callbacks="_gpulayer_callbacks",
 )
 _DATA_MODULE = "_gpulayer_data_module"
+_LOGGERS = "_gpulayer_loggers"
 _LAUNCH_OPTIONS = ("env", "timeout")
 
 
@@ -47,6 +49,8 @@ class Trainer:
         num_nodes: nodes; on this machine they are simulated, each a group of processes.
         target: where to run; "local" is this machine.
         precision: "32", "bf16-mixed" or "16-mixed".
+        logger: a CSVLogger, a TensorBoardLogger, anything with their three methods, or a list of them; True: a CSVLogger.
+        default_root_dir: run folders are made in its `runs`.
         launch_options: `{"env": {"NAME": "value"}, "timeout": seconds}`: the ranks' environment and the limit of a collective.
 
     Raises:
@@ -73,7 +77,10 @@ class Trainer:
         check_val_every_n_epoch: int = 1,
         limit_train_batches: int | float | None = None,
         limit_val_batches: int | float | None = None,
+        limit_test_batches: int | float | None = None,
+        limit_predict_batches: int | float | None = None,
         callbacks: Sequence[Any] | Any = (),
+        logger: Any = None,
         default_root_dir: str | Path | None = None,
         enable_checkpointing: bool = True,
         use_distributed_sampler: bool = True,
@@ -83,6 +90,9 @@ class Trainer:
         self.accelerator = check_accelerator(accelerator)
         self.target = check_target(target)
         self.callbacks = list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]
+        self.logger = logger
+        self._loggers()  # refuses what is no logger now, not on the ranks
+        self._last_run: Path | None = None
         self.default_root_dir = None if default_root_dir is None else Path(default_root_dir)
         self.launch_options = _checked_launch_options(launch_options)
         self.options = FitOptions(
@@ -99,6 +109,8 @@ class Trainer:
             check_val_every_n_epoch=check_val_every_n_epoch,
             limit_train_batches=limit_train_batches,
             limit_val_batches=limit_val_batches,
+            limit_test_batches=limit_test_batches,
+            limit_predict_batches=limit_predict_batches,
             use_distributed_sampler=use_distributed_sampler,
             enable_checkpointing=enable_checkpointing,
         )
@@ -114,6 +126,10 @@ class Trainer:
     ) -> Any:
         """Trains `model` in place.
 
+        Args:
+            ckpt_path: go on where a checkpoint was written: its path, "last" or "best" (of this trainer's last run, else of the
+                newest run that has one).
+
         Returns:
             From the notebook a Run. On a rank, where the group is up already, a FitResult with `.metrics` and `.state`.
 
@@ -123,62 +139,130 @@ class Trainer:
         """
         if train_loader is None and datamodule is None:
             raise UsageError("Nothing to fit: no train_loader and no datamodule. Next: `trainer.fit(model, train_loader)`.")
-        options = replace(self.options, resume=None if ckpt_path is None else str(ckpt_path))
-        context_module = sys.modules.get("gpulayer_nb.train.context")
-        context = context_module.current() if context_module is not None else None
-        if context is not None:
-            return self._fit_here(context, model, train_loader, val_loader, datamodule, options)
-        return self._fit_on_ranks(model, train_loader, val_loader, datamodule, options)
-
-    def _fit_here(
-        self, context: Any, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions
-    ) -> Any:
+        options = self._options(ckpt_path)
+        context = _context()
+        if context is None:
+            return self._on_ranks("fit", model, train_loader, val_loader, datamodule, options)
         from gpulayer_nb.train.fit import fit
 
+        result = fit(model, train_loader, val_loader, options=options, datamodule=datamodule, **self._here(context))
+        context.fits.append((model, result))
+        return result
+
+    def validate(
+        self, model: Any, loader: Any = None, *, datamodule: Any = None, ckpt_path: str | Path | None = None
+    ) -> Any:
+        """Runs `validation_step` on every sample once; `.metrics` of what it returns are the means over all samples.
+
+        Args:
+            ckpt_path: a checkpoint whose weights count instead of the model's, as in `fit`; the model stays as it is in the notebook.
+
+        Returns:
+            From the notebook a Run, on a rank a FitResult.
+        """
+        return self._evaluate("validate", model, loader, datamodule, ckpt_path)
+
+    def test(self, model: Any, loader: Any = None, *, datamodule: Any = None, ckpt_path: str | Path | None = None) -> Any:
+        """As `validate`, with `test_step`."""
+        return self._evaluate("test", model, loader, datamodule, ckpt_path)
+
+    def predict(
+        self, model: Any, loader: Any = None, *, datamodule: Any = None, ckpt_path: str | Path | None = None
+    ) -> list[Any]:
+        """Runs `predict_step`, or the forward of a plain model, on every batch once.
+
+        Returns:
+            The predictions of all batches in the data set's order, one entry per batch, in main memory. On ranks other than 0
+            an empty list.
+        """
+        done = self._evaluate("predict", model, loader, datamodule, ckpt_path)
+        predictions: list[Any] = done if isinstance(done, list) else done.values[0]
+        return predictions
+
+    def _evaluate(self, mode: str, model: Any, loader: Any, datamodule: Any, ckpt_path: str | Path | None) -> Any:
+        if loader is None and datamodule is None:
+            raise UsageError(f"Nothing to {mode}: no loader and no datamodule. Next: `trainer.{mode}(model, loader)`.")
+        options = self._options(ckpt_path)
+        context = _context()
+        if context is None:
+            return self._on_ranks(mode, model, None, loader, datamodule, options)
+        if mode == "predict":
+            from gpulayer_nb.train.predict import predict
+
+            return predict(model, loader, options=options, datamodule=datamodule, **self._here(context))
+        from gpulayer_nb.train.evaluate import evaluate
+
+        split = "val" if mode == "validate" else mode
+        return evaluate(model, loader, split=split, options=options, datamodule=datamodule, **self._here(context))
+
+    def _options(self, ckpt_path: str | Path | None) -> FitOptions:
+        return replace(self.options, resume=None if ckpt_path is None else str(ckpt_path))
+
+    def _here(self, context: Any) -> dict[str, Any]:
+        """What the rank this runs on knows.
+
+        Raises:
+            UsageError: the group has another shape than the one asked for.
+        """
         if self.topology != context.topology and self.topology.world_size != 1:
             raise UsageError(
                 f"This Trainer asks for {self.topology}, but it runs on a rank of {context.topology}. "
                 f"Next: `Trainer(num_nodes={context.topology.num_nodes}, devices={context.topology.devices})`."
             )
-        result = fit(
-            model,
-            train_loader,
-            val_loader,
-            options=options,
-            place=context.place,
-            world_size=context.topology.world_size,
-            devices_per_node=context.topology.devices,
-            device=context.device,
-            report=context.report,
-            should_stop=context.should_stop,
-            callbacks=tuple(self.callbacks),
-            datamodule=datamodule,
-            checkpoint_dir=context.checkpoint_dir,
-            position=context.position,
-        )
-        context.fits.append((model, result))
-        return result
+        return {
+            "place": context.place,
+            "world_size": context.topology.world_size,
+            "devices_per_node": context.topology.devices,
+            "device": context.device,
+            "report": context.report,
+            "should_stop": context.should_stop,
+            "callbacks": tuple(self.callbacks),
+            "loggers": self._loggers(),
+            "checkpoint_dir": context.checkpoint_dir,
+            "log_dir": context.log_dir,
+            "position": context.position,
+        }
 
-    def _fit_on_ranks(self, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
+    def _loggers(self) -> tuple[Any, ...]:
+        if self.logger is None or self.logger is False:
+            return ()
+        from gpulayer_nb.train.logger import check_loggers
+
+        return check_loggers(self.logger)
+
+    def _on_ranks(
+        self, mode: str, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions
+    ) -> Any:
         from gpulayer_nb.api.current import session
         from gpulayer_nb.api.execute import execute
         from gpulayer_nb.client.run_request import RunRequest
         from gpulayer_nb.ui.choose import choose_view
 
         values = {_NAMES.model: model, _NAMES.train_loader: train_loader, _NAMES.val_loader: val_loader}
-        values |= {_NAMES.callbacks: self.callbacks, _DATA_MODULE: datamodule}
+        values |= {_NAMES.callbacks: self.callbacks or None, _LOGGERS: self._loggers() or None, _DATA_MODULE: datamodule}
+        own_folder = any(getattr(callback, "dirpath", None) is not None for callback in self.callbacks)  # a ModelCheckpoint's
         request = RunRequest(
-            mode="fit",
+            mode=mode,
             topology=self.topology,
             accelerator=self.accelerator,
-            options=options,
+            options=options if own_folder else with_folder(options, self.default_root_dir, self._last_run),
             names=_NAMES,
             values={name: value for name, value in values.items() if value is not None},
+            collect=mode == "predict",
             group_timeout_seconds=self.launch_options.get("timeout"),
             env=self.launch_options.get("env", {}),
             root=self.default_root_dir,
         )
-        return execute(session(), request, choose_view).run
+        run = execute(session(), request, choose_view).run
+        if mode == "fit":
+            self._last_run = run.folder
+        return run
+
+
+def _context() -> Any:
+    """The rank's surroundings, None in the notebook's kernel."""
+    module = sys.modules.get("gpulayer_nb.train.context")
+    return None if module is None else module.current()
 
 
 def _checked_launch_options(given: Mapping[str, Any] | None) -> dict[str, Any]:

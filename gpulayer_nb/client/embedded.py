@@ -6,7 +6,6 @@ the supervisor ends everything.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -31,6 +30,8 @@ _POLL_SECONDS = 0.02
 WORKER = "local"
 
 Say = Callable[[str], None]
+
+_left_to_others: list[subprocess.Popen[bytes]] = []  # kept so that Python can reap them when they end
 
 
 class EmbeddedCluster:
@@ -78,7 +79,7 @@ class EmbeddedCluster:
     def _start(self, topology: Topology, say: Say) -> None:
         sweep(clusters_root())
         folder = self.folder = ClusterFolder.create(f"local-{os.getpid()}-{secrets.token_hex(3)}")
-        folder.owner.write_text(json.dumps({"pid": os.getpid(), "ticks": process.start_ticks(os.getpid())}))
+        folder.add_owner(os.getpid(), process.start_ticks(os.getpid()))
         self._topology = topology
         environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         with (folder.logs / "worker.log").open("ab") as log:
@@ -171,10 +172,6 @@ class EmbeddedCluster:
         while self._engines() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
 
-    def kill(self, slots: list[int]) -> None:
-        """Ends engines that do not answer; the next `ensure` replaces them."""
-        self._request(wire.KILL_ENGINES, {"slots": slots})
-
     def _request(self, message_type: str, content: dict[str, object]) -> None:
         if self.connection is None:
             raise ClusterError("The embedded cluster is not up. Next: run the cell again.")
@@ -196,13 +193,6 @@ class EmbeddedCluster:
         state = self.state()
         return state.deaths if state else ()
 
-    def is_gone(self, pid: int) -> bool:
-        """Whether this engine's process has ended."""
-        return process.start_ticks(pid) is None
-
-    def death_of(self, pid: int) -> EngineDeath | None:
-        return next((death for death in self._deaths() if death.pid == pid), None)
-
     def worker(self) -> Worker:
         """This machine as the planner sees it."""
         state, engines = self.state(), self._engines()
@@ -218,6 +208,23 @@ class EmbeddedCluster:
             mps=facts.get("mps", False),
             embedded=True,
         )
+
+    @property
+    def lease(self) -> int:
+        """File descriptor that keeps the cluster alive as long as any process holds it open."""
+        if self._supervisor is None or self._supervisor.stdin is None:
+            raise ClusterError("The embedded cluster is not up. Next: run the cell again.")
+        return self._supervisor.stdin.fileno()
+
+    def let_go(self) -> None:
+        """Another process holds the lease now: the cluster is no longer ours to end."""
+        if self.connection is not None:
+            self.connection.close()
+        if self._supervisor is not None and self._supervisor.stdin is not None:
+            self._supervisor.stdin.close()
+        if self._supervisor is not None:
+            _left_to_others.append(self._supervisor)
+        self.connection = self.folder = self._supervisor = self._topology = None
 
     def _folder(self) -> ClusterFolder:
         if self.folder is None:

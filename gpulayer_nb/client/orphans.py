@@ -6,7 +6,6 @@ ones and its owner is gone; never by name.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -22,20 +21,12 @@ def sweep(root: Path) -> list[str]:
     gone = []
     for path in root.iterdir():
         folder = ClusterFolder(path)
-        owner = _owner(folder)
-        if owner is None or is_running(*owner):
+        owners = folder.owners()
+        if owners is None or any(is_running(pid, ticks) for pid, ticks in owners):
             continue
         _end(folder)
         gone.append(folder.cluster_id)
     return gone
-
-
-def _owner(folder: ClusterFolder) -> tuple[int, int | None] | None:
-    try:
-        data = json.loads(folder.owner.read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
-        return None  # being made right now by another notebook, or not ours
-    return int(data["pid"]), data["ticks"]
 
 
 def _end(folder: ClusterFolder) -> None:

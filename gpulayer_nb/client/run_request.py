@@ -14,7 +14,7 @@ from gpulayer_nb.records.fit_options import FitOptions
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """`mode` as in RunSpec. `values` are objects to fit ("fit"); `timeout_seconds` ends a run that takes longer."""
+    """`mode` as in RunSpec. `values` are what the modes without a cell work on; `timeout_seconds` ends a run that takes longer."""
 
     mode: str
     topology: Topology
@@ -32,3 +32,4 @@ class RunRequest:
     group_timeout_seconds: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     root: Path | None = None
+    detach: bool = False  # the run goes on without this process

@@ -15,8 +15,9 @@ from gpulayer_nb.errors import UsageError
 from gpulayer_nb.records.fit_names import FitNames
 from gpulayer_nb.records.fit_options import FitOptions
 from gpulayer_nb.train.context import RankContext
-from gpulayer_nb.train.evaluate import evaluate, predict
+from gpulayer_nb.train.evaluate import evaluate
 from gpulayer_nb.train.fit_result import FitResult
+from gpulayer_nb.train.predict import predict
 
 SPLITS = {"validate": "val", "test": "test"}
 

@@ -21,7 +21,8 @@ from gpulayer_nb.train.fit_result import FitResult
 from gpulayer_nb.train.module import Module
 from gpulayer_nb.train.plain import PlainTask
 
-DATA_MODULE = "_gpulayer_data_module"  # name under which `Trainer.fit` ships a DataModule
+DATA_MODULE = "_gpulayer_data_module"  # names under which the Trainer ships what FitNames has no name for
+LOGGERS = "_gpulayer_loggers"
 
 
 def fit_names(
@@ -58,8 +59,10 @@ def fit_names(
         report=context.report,
         should_stop=context.should_stop,
         callbacks=tuple(namespace.get(names.callbacks) or ()),
+        loggers=tuple(namespace.get(LOGGERS) or ()),
         datamodule=data_module,
         checkpoint_dir=context.checkpoint_dir,
+        log_dir=context.log_dir,
         position=context.position,
     )
     context.fits.append((model, result))

@@ -1,6 +1,6 @@
 """Sends a rank's records to whoever listens.
 
-Runs in each rank's process. Owns their numbers, the recent past for those who come late, and rank 0's `records.jsonl`.
+Runs in each rank's process. Owns their numbers, the recent past for those who come late, and the rank's file in the run folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from gpulayer_nb.records.record import Record, encode
 from gpulayer_nb.records.wire import RECORDS_MESSAGE, RECORDS_TOPIC
@@ -22,13 +22,13 @@ _KEPT_BATCHES = 2000  # some minutes of a run; the whole run is in the folder
 class Publisher:
     """Numbers and publishes one rank's records of one run. Any thread may publish."""
 
-    def __init__(self, session: Any, socket: Any, run_id: str, rank: int, records_file: Path | None) -> None:
+    def __init__(self, session: Any, socket: Any, run_id: str, rank: int, records_file: Path) -> None:
         self._session, self._socket = session, socket
         self._run_id, self._rank = run_id, rank
         self._lock = threading.Lock()
         self._next = 0
         self._kept: deque[dict[str, Any]] = deque(maxlen=_KEPT_BATCHES)
-        self._file = records_file.open("a", buffering=1) if records_file else None
+        self._file: TextIO | None = records_file.open("a", buffering=1)
 
     @property
     def run_id(self) -> str:

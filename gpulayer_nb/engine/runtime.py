@@ -24,6 +24,7 @@ import torch
 from gpulayer_nb.engine import failure
 from gpulayer_nb.engine.cell import PREDEFINED, CellOutcome, run_cell
 from gpulayer_nb.engine.collectives import CollectiveLog
+from gpulayer_nb.engine.evaluating import evaluate_names
 from gpulayer_nb.engine.fitting import fit_names
 from gpulayer_nb.engine.group import GroupKeeper, device_of
 from gpulayer_nb.engine.interrupts import InterruptGate
@@ -77,7 +78,7 @@ class Runtime:
             self._kernel.iopub_socket,
             spec.run_id,
             rank,
-            folder.records if rank == 0 else None,
+            folder.rank_records(rank),
         )
         self._publisher = publisher
         try:
@@ -107,6 +108,7 @@ class Runtime:
                     should_stop=self._stop.is_set,
                     position=self._position,
                     checkpoint_dir=self._checkpoint_dir(spec, folder),
+                    log_dir=folder.path,
                 )
                 with rank_context.active(context):
                     return self._run_in_context(spec, context)
@@ -149,6 +151,8 @@ class Runtime:
                 raise _CellError(outcome.error, outcome.traceback)
         if spec.mode == "ranks":
             return self._value(spec, outcome)
+        if spec.mode in ("validate", "test", "predict"):
+            return self._evaluated(spec, context, values)
         called_fit = bool(context.fits)
         if not called_fit:
             fit_names(values if spec.mode == "fit" else namespace, spec.names, spec.parts, spec.options, context)
@@ -170,8 +174,15 @@ class Runtime:
             called_fit=called_fit,
         )
 
+    def _evaluated(self, spec: RunSpec, context: rank_context.RankContext, values: dict[str, Any]) -> RankResult:
+        """Rank 0 sends back what was predicted; the model is as before."""
+        result, predictions = evaluate_names(spec.mode, values, spec.names, spec.options, context)
+        value = self._pack(spec, predictions) if spec.place.rank == 0 and predictions is not None else None
+        return RankResult(rank=spec.place.rank, state=result.state, metrics=result.metrics, value=value)
+
     def _pack(self, spec: RunSpec, value: Any) -> bytes:
-        return pickle.dumps(pack_return({"value": value}, self._unpacker, BlobStore(spec.blob_folder), reserved=PREDEFINED))
+        blobs = BlobStore(spec.blob_folder) if spec.blob_folder else None
+        return pickle.dumps(pack_return({"value": value}, self._unpacker, blobs, reserved=PREDEFINED))
 
     def _value(self, spec: RunSpec, outcome: CellOutcome) -> RankResult:
         """The last expression's value: its text always, itself if it is asked for."""

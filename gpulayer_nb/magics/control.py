@@ -6,24 +6,25 @@ from collections.abc import Callable
 
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from gpulayer_nb.api import overview
+from gpulayer_nb.api import attach, overview
 from gpulayer_nb.api.current import session
 from gpulayer_nb.api.runs import runs
 from gpulayer_nb.api.shape import topology_for
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.magics.options import up_parser
 
-_ACTIONS = "up, down, workers, ranks, runs"
+_ACTIONS = "up, down, workers, ranks, runs, attach, stop, stuck"
 
 
 @magics_class
 class ControlMagics(Magics):
     @line_magic
     def gpulayer(self, line: str) -> None:
-        """`%gpulayer up [--nodes N --devices D]`, `down`, `workers`, `ranks`, `runs`."""
+        """`%gpulayer up [--nodes N --devices D]`, `down`, `workers`, `ranks`, `runs`, `attach [RUN]`, `stop [RUN]`, `stuck`."""
         word, _, rest = line.strip().partition(" ")
         actions: dict[str, Callable[[str], str]] = {
             "up": _up, "down": _down, "workers": _workers, "ranks": _ranks, "runs": _runs,
+            "attach": _attach, "stop": _stop, "stuck": _stuck,
         }  # fmt: skip
         if word not in actions:
             raise UsageError(
@@ -56,4 +57,20 @@ def _ranks(rest: str) -> str:
 
 
 def _runs(rest: str) -> str:
-    return repr(runs)
+    return attach.table()
+
+
+def _attach(rest: str) -> str:
+    from gpulayer_nb.api.attaching import attach as attach_to
+
+    runs.add(attach_to(rest.strip() or None))
+    return ""
+
+
+def _stop(rest: str) -> str:
+    return attach.stop(attach.find(rest.strip() or None))
+
+
+def _stuck(rest: str) -> str:
+    found = session().hang_report()
+    return str(found) if found is not None else "No run of this notebook is on."

@@ -33,6 +33,7 @@ def training_parser() -> OptionParser:
     add("--sync-batchnorm", action="store_true", help="batch statistics over all ranks (GPUs)")
     add("--find-unused-parameters", action="store_true", help="allow parameters that the loss does not use")
     add("--timeout", type=_positive("--timeout"), metavar="SECONDS", help="limit of one collective")
+    add("--detach", action="store_true", help="return at once; the run goes on without this notebook")
     _add_common(parser)
     add("--model", default=_NAMES.model, metavar="NAME", help="the model's name (default model)")
     add("--loader", default=_NAMES.train_loader, metavar="NAME", help="the training loader's name (default train_loader)")

@@ -19,13 +19,17 @@ from gpulayer_nb.records.fit_options import FitOptions
 class TrainingMagics(Magics):
     @cell_magic
     def gpulayer(self, line: str, cell: str) -> None:
+        from gpulayer_nb.api.attaching import detach
         from gpulayer_nb.api.execute import execute
         from gpulayer_nb.ui.choose import choose_view
 
         options = training_parser().read(line)
-        executed = execute(session(), _request(options, read_cell(self.shell, "%%gpulayer", line, cell)), choose_view)
+        request = _request(options, read_cell(self.shell, "%%gpulayer", line, cell))
+        run = detach(request) if request.detach else execute(session(), request, choose_view).run
+        if request.detach:
+            print(f"Run {run.run_id} goes on by itself. Next: `%gpulayer attach`, `%gpulayer stop`, or `%gpulayer runs`.")
         if options.save_as:
-            namespace()[options.save_as] = executed.run
+            namespace()[options.save_as] = run
 
     gpulayer.__doc__ = "Train on several ranks from a cell.\n\n" + training_parser().format_help()
 
@@ -44,6 +48,7 @@ def _request(options: argparse.Namespace, cell: Cell) -> Any:
         options=_fit_options(options),
         names=FitNames(model=options.model, train_loader=options.loader, val_loader=options.val_loader),
         sync=not options.no_sync,
+        detach=options.detach,
         group_timeout_seconds=options.timeout,
         env=environment(options),
     )

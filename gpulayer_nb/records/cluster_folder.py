@@ -5,6 +5,7 @@ Made in the kernel, used by the supervisor. Owns the layout and the place of the
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from dataclasses import dataclass
@@ -49,8 +50,22 @@ class ClusterFolder:
 
     @property
     def owner(self) -> Path:
-        """Who started the cluster: pid and start ticks."""
+        """For whom the cluster runs: it is left over when all of them are gone."""
         return self.path / "owner.json"
+
+    def add_owner(self, pid: int, ticks: int | None) -> None:
+        """Notes another process for whom the cluster runs, as pid and start ticks."""
+        owners = [*(self.owners() or ()), (pid, ticks)]
+        temporary = self.path / f".owner-{pid}"
+        temporary.write_text(json.dumps(owners))
+        temporary.replace(self.owner)
+
+    def owners(self) -> list[tuple[int, int | None]] | None:
+        """None if the folder is just being made, is not a cluster's, or was made by a release that wrote it otherwise."""
+        try:
+            return [(pid, ticks) for pid, ticks in json.loads(self.owner.read_text())]
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
 
     @property
     def logs(self) -> Path:

@@ -18,7 +18,8 @@ class FitOptions:
 
     `max_time_seconds` is wall time; `gradient_clip_val` a norm; a limit is a number of batches (int) or a share (float, 0 to 1);
     `seed` None means: the same start weights on all ranks (rank 0's), no promise about the order of random numbers.
-    `checkpoint_dir` None means `<run folder>/checkpoints`. `resume` is a checkpoint's path or "last".
+    `checkpoint_dir` None means `<run folder>/checkpoints`. `resume` is a checkpoint's path, "last" or
+    "best"; the latter two are looked for in `resume_dir`, else in the checkpoint folder.
     """
 
     max_epochs: int | None = 1
@@ -34,10 +35,13 @@ class FitOptions:
     check_val_every_n_epoch: int = 1
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
+    limit_test_batches: int | float | None = None
+    limit_predict_batches: int | float | None = None
     use_distributed_sampler: bool = True
     enable_checkpointing: bool = True
     checkpoint_dir: str | None = None
     resume: str | None = None
+    resume_dir: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("max_epochs", 0), ("max_steps", 1), ("accumulate_grad_batches", 1), ("check_val_every_n_epoch", 1)):

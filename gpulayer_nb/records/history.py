@@ -148,6 +148,12 @@ class RunHistory:
         with self._lock:
             return dict(self._table.epoch_ends)
 
+    def step_times(self) -> list[tuple[int, float]]:
+        """Some steps, rising, and when they were done, in seconds since the run began."""
+        with self._lock:
+            began = self._began or (self._table.times[0][1] if self._table.times else 0.0)
+            return [(step, max(0.0, moment - began)) for step, moment in self._table.times]
+
     def rows(self) -> list[dict[str, Any]]:
         """One dict per step (`split` "step") and per epoch mean (`split` "train", "val", …), in rank 0's order."""
         with self._lock:

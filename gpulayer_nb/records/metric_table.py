@@ -12,6 +12,7 @@ from typing import Any
 from gpulayer_nb.records.record import EpochMetrics, StepMetrics
 
 STEP = "step"  # the split of a row that is one training step
+MAX_TIMES = 10_000  # moments kept: between two of them time passes evenly enough
 
 
 @dataclass(slots=True)
@@ -31,6 +32,9 @@ class MetricTable:
         self.epochs: list[EpochMetrics] = []
         self.epoch_ends: dict[int, int] = {}  # 0-based epoch: its last global_step
         self.last_step = 0
+        self.times: list[tuple[int, float]] = []  # last step of a batch of steps, seconds since the epoch; thinned, see add_steps
+        self._time_stride = 1
+        self._batches = 0
         self._train_names: set[str] = set()  # of epoch means
         self._starts: list[tuple[int, int]] = []  # first global_step of each stretch of one epoch, and that epoch
 
@@ -56,6 +60,11 @@ class MetricTable:
                 column.fewest_ranks = min(counts + ([column.fewest_ranks] if column.fewest_ranks else []))
         if record.steps:
             self.last_step = max(self.last_step, record.steps[-1])
+            if record.time and self._batches % self._time_stride == 0:
+                self.times.append((record.steps[-1], record.time))
+                if len(self.times) >= MAX_TIMES:
+                    self.times, self._time_stride = self.times[::2], 2 * self._time_stride
+            self._batches += 1
 
     def add_epoch(self, record: EpochMetrics) -> None:
         self.epochs.append(record)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulayer_nb.records.record import Record, decode
+from gpulayer_nb.records.record import Record, decode, encode
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -64,11 +64,54 @@ class RunFolder:
     def log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"
 
+    def rank_records(self, rank: int) -> Path:
+        """What a rank other than 0 published: its state once a second, its failure."""
+        return self.records if rank == 0 else self.logs / f"rank-{rank}.jsonl"
+
+    @property
+    def facts(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def result(self) -> Path:
+        """What rank 0 of a detached run sent back: a pickled RankResult."""
+        return self.path / "result.bin"
+
+    @property
+    def stop_requests(self) -> Path:
+        """One byte for each time somebody asked to stop."""
+        return self.path / "stop"
+
+    def read_facts(self) -> dict[str, Any]:
+        """run.json, or nothing if there is none yet."""
+        try:
+            facts: dict[str, Any] = json.loads(self.facts.read_text())
+        except FileNotFoundError:
+            return {}
+        return facts
+
+    def append(self, *records: Record) -> None:
+        """Adds what the driving process itself has to say: the run's start and its end. Ranks must not be writing."""
+        batch = {"run_id": self.path.name, "rank": -1, "seq": -1, "records": [encode(record) for record in records]}
+        with self.records.open("a") as lines:
+            lines.write(json.dumps(batch) + "\n")
+
+    def ask_to_stop(self) -> None:
+        """Asks whoever drives the run to stop it; again for one stage harder."""
+        with self.stop_requests.open("ab") as file:
+            file.write(b".")
+
+    def stops_asked(self) -> int:
+        try:
+            return self.stop_requests.stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def write_facts(self, facts: dict[str, Any]) -> None:
         """Writes run.json whole or not at all."""
         temporary = self.path / f".run.json.{os.getpid()}"
         temporary.write_text(json.dumps(facts, indent=1))
-        temporary.replace(self.path / "run.json")
+        temporary.replace(self.facts)
 
     def write_cell(self, source: str) -> None:
         (self.path / "cell.py").write_text(source)

@@ -5,7 +5,8 @@ Runs in a rank. Owns the two shapes a module can have: ours, and a LightningModu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,17 +26,46 @@ def check_module(module: Any) -> None:
     if isinstance(module, Module):
         return
     if isinstance(module, nn.Module) and hasattr(module, "training_step") and hasattr(module, "configure_optimizers"):
-        if getattr(module, "automatic_optimization", True) is False:
-            raise UsageError(
-                f"{type(module).__name__} optimizes by hand (automatic_optimization=False), which is not supported here. "
-                "Return the loss from training_step, or write the loop in a `%%ranks` cell."
-            )
+        _check_foreign(module)
         return
     hint = " Give loss_fn and optimizer with it." if isinstance(module, nn.Module) else ""
     raise UsageError(
         f"a {type(module).__name__} cannot be fitted as it is: it is no gpulayer_nb.Module with training_step and "
         f"configure_optimizers.{hint}"
     )
+
+
+def _check_foreign(module: Any) -> None:
+    """A LightningModule may change the loop itself; what this loop would pass over in silence is refused."""
+    name = type(module).__name__
+    instead = "Return the loss from training_step, or give the module to Lightning's own Trainer in a `%%ranks` cell."
+    if getattr(module, "automatic_optimization", True) is False:
+        raise UsageError(f"{name} optimizes by hand (automatic_optimization=False), which is not supported here. {instead}")
+    own = [method for method in _LOOP_METHODS if _is_users(type(module), method)]
+    if own:
+        raise UsageError(f"{name} changes the loop itself by {', '.join(own)}, which is not supported here. {instead}")
+
+
+_LOOP_METHODS = (
+    "backward", "optimizer_step", "optimizer_zero_grad", "lr_scheduler_step", "configure_gradient_clipping",
+    "transfer_batch_to_device", "on_before_batch_transfer", "on_after_batch_transfer", "configure_sharded_model",
+)  # fmt: skip
+
+
+def _is_users(kind: type, method: str) -> bool:
+    """Whether the user's own class defines the method, not Lightning's."""
+    home = next((base for base in kind.__mro__ if method in vars(base)), None)
+    return home is not None and home.__module__.split(".")[0] not in ("lightning", "pytorch_lightning", "torch", "builtins")
+
+
+def step_of(module: Any, name: str) -> Callable[[Any, int], Any]:
+    """`module.training_step` and its like, callable as (batch, batch_idx); a step that takes the batch alone will do."""
+    step: Callable[..., Any] = getattr(module, name)
+    takes = [p.kind for p in inspect.signature(step).parameters.values()]
+    positional = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in takes)
+    if positional >= 2 or inspect.Parameter.VAR_POSITIONAL in takes:
+        return step
+    return lambda batch, batch_idx: step(batch)
 
 
 @contextmanager

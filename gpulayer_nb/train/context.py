@@ -29,6 +29,7 @@ class RankContext:
     should_stop: Callable[[], bool]
     position: FitPosition
     checkpoint_dir: Path | None
+    log_dir: Path | None = None
     fits: list[tuple[Any, Any]] = field(default_factory=list)
 
 

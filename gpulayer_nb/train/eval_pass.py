@@ -8,16 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import torch
 from torch import nn
 
+from gpulayer_nb.train.attachment import step_of
 from gpulayer_nb.train.batch import sample_count, to_device
+from gpulayer_nb.train.gathering import non_linear
+from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.hooks import Hooks
 from gpulayer_nb.train.loaders import DividedLoader
 from gpulayer_nb.train.metric_exchange import EpochMeans, MetricExchange
+from gpulayer_nb.train.metric_objects import take_objects
 from gpulayer_nb.train.precision import Precision
 from gpulayer_nb.train.reporter import Reporter
 from gpulayer_nb.train.running_fit import RunningFit
+from gpulayer_nb.train.surroundings import evaluation_mode
 
 HOOK_NAMES = {"val": "validation", "test": "test"}
 SHOWN_EVERY_SECONDS = 0.5  # of progress
@@ -34,49 +38,49 @@ class EvalPass:
         running: RunningFit,
         precision: Precision,
         exchange: MetricExchange,
+        group: Group,
         reporter: Reporter,
         hooks: Hooks,
         should_stop: Callable[[], bool],
         limit: int | float | None,
     ) -> None:
         self._split, self._module, self._loader, self._running, self._precision = split, module, loader, running, precision
-        self._exchange, self._reporter, self._hooks, self._should_stop = exchange, reporter, hooks, should_stop
-        self._limit = limit
+        self._exchange, self._group, self._reporter = exchange, group, reporter
+        self._hooks, self._should_stop, self._limit = hooks, should_stop, limit
+        self._warned: set[str] = set()
         self._word = HOOK_NAMES[split]
-        self._step = getattr(module, f"{self._word}_step")
-        callbacks_too = split == "val"
-        find = hooks.of if callbacks_too else hooks.of_module
-        self._batch_start = find(f"on_{self._word}_batch_start")
-        self._batch_end = find(f"on_{self._word}_batch_end")
+        self._step = step_of(module, f"{self._word}_step")
+        self._batch_start = hooks.of(f"on_{self._word}_batch_start")
+        self._batch_end = hooks.of(f"on_{self._word}_batch_end")
 
     def run(self) -> EpochMeans:
         """Evaluate and report; the module's training modes are as before afterwards."""
         running = self._running
-        modes = [(part, part.training) for part in self._module.modules()]
         before = (running.position.phase, running.position.batch_index)
         started = time.perf_counter()
         running.position.phase = self._split
-        self._module.eval()
         try:
-            with torch.no_grad():
-                self._call("start")
-                self._call("epoch_start")
-                samples = self._batches()
-                self._running.metric_log.weight = 1
-                self._call("epoch_end")
+            with evaluation_mode(self._module):
+                self._hooks.call(f"on_{self._word}_start")
+                self._hooks.call(f"on_{self._word}_epoch_start")
+                with running.uneven_batches():
+                    samples = self._batches()
+                self._warn_of_averages()
+                running.metric_log.weight = 1
+                self._hooks.call(f"on_{self._word}_epoch_end")
+                objects = take_objects(running.metric_log, self._module, self._group)
         finally:
-            for part, training in modes:
-                part.training = training
             running.position.phase, running.position.batch_index = before
         sums = running.metric_log.take_sums()
         sums.samples = samples
         means = self._exchange.epoch(self._split, sums, stop=self._should_stop(), limit=running.should_stop)
+        means.values.update(objects)
         if not means.stop:  # a pass that was cut short has no mean to show
             running.epoch_metrics.update(means.values)
             running.callback_metrics.update(means.values)
             seconds = time.perf_counter() - started
             self._reporter.epoch(self._split, running.current_epoch, running.global_step, means, seconds)
-            self._call("end")
+            self._hooks.call(f"on_{self._word}_end")
         return means
 
     def _batches(self) -> int:
@@ -106,7 +110,16 @@ class EvalPass:
                 shown_at, shown_samples = now, samples
         return samples
 
-    def _call(self, moment: str) -> None:
-        name = f"on_{self._word}_{moment}"
-        for hook in self._hooks.of(name) if self._split == "val" else self._hooks.of_module(name):
-            hook()
+    def _warn_of_averages(self) -> None:
+        """A mean over batches is no F1 of all samples; say so once, where there is more than one batch."""
+        log = self._running.metric_log
+        log.fold()
+        several = self._group.world_size > 1 or self._loader.limited(self._limit) != 1
+        for name in non_linear(log.sums.values) if several else ():
+            if name not in self._warned:
+                self._warned.add(name)
+                self._reporter.notice(
+                    f"{name} is the mean over batches, which is not the value of all samples together. For that keep predictions and "
+                    f"targets, and compute it in on_{self._word}_epoch_end from self.trainer.gather(...).",
+                    "warning",
+                )

@@ -31,6 +31,7 @@ from gpulayer_nb.train.fit_result import FitResult
 from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.hooks import Hooks
 from gpulayer_nb.train.loaders import DividedLoader, divide
+from gpulayer_nb.train.logger_feed import LoggerFeed
 from gpulayer_nb.train.metric_exchange import MetricExchange
 from gpulayer_nb.train.model_checkpoint import ModelCheckpoint
 from gpulayer_nb.train.module import Module
@@ -43,13 +44,9 @@ from gpulayer_nb.train.resume import Saver, fetch
 from gpulayer_nb.train.running_fit import RunningFit
 from gpulayer_nb.train.seed import FitSeeds, KeptRandomState, order_seed
 from gpulayer_nb.train.step_module import distribute
+from gpulayer_nb.train.surroundings import never, set_up
 from gpulayer_nb.train.sync_batchnorm import synced_batchnorm
 from gpulayer_nb.train.train_pass import TrainPass
-
-
-def never() -> bool:
-    """The `should_stop` of a fit that nobody stops."""
-    return False
 
 
 def fit(
@@ -65,8 +62,10 @@ def fit(
     report: Report = drop,
     should_stop: Callable[[], bool] = never,
     callbacks: Sequence[Callback] = (),
+    loggers: Sequence[Any] = (),
     datamodule: Any = None,
     checkpoint_dir: Path | None = None,
+    log_dir: Path | None = None,
     position: FitPosition | None = None,
 ) -> FitResult:
     """Train `module` on this rank; every rank calls it with the same arguments but its own `place` and `device`.
@@ -75,7 +74,9 @@ def fit(
         module: a Module, a PlainTask, or a LightningModule as it is.
         report: is given records, on global rank 0, from this thread.
         should_stop: asked at every exchange of metrics; True on one rank stops all after the same step.
+        loggers: are given every mean, on global rank 0.
         checkpoint_dir: where checkpoints go when `options` name no folder; None there and here: none are written by default.
+        log_dir: where loggers write that name no folder.
         position: is kept up to date, so that another thread knows where the fit is.
 
     Returns:
@@ -91,9 +92,12 @@ def fit(
     if options.enable_checkpointing and checkpoint_dir is not None and not any(isinstance(c, ModelCheckpoint) for c in callbacks):
         callbacks = (*callbacks, ModelCheckpoint())
     running = RunningFit(
-        options, place, world_size, devices_per_node, device, position or FitPosition(), callbacks, checkpoint_dir
-    )
-    reporter = Reporter(report, place.rank)
+        options, place, world_size, devices_per_node, device, position or FitPosition(), callbacks, checkpoint_dir, group=group,
+        loggers=loggers,
+    )  # fmt: skip
+    feed = LoggerFeed(loggers, report) if loggers and place.rank == 0 else None
+    reporter = Reporter(feed or report, place.rank)
+    hooks = Hooks(running, module, running.callbacks)
     seeds = FitSeeds.drawn() if options.seed is None else FitSeeds.chosen(options.seed)
     seeds, shuffle_seed = group.from_rank_zero((seeds, order_seed()))
     data = DataSource(train_loader, val_loader, datamodule, running, group)
@@ -102,10 +106,20 @@ def fit(
         deterministic(options.deterministic),
         attached(module, running),
         data.ready("fit"),
+        set_up(hooks, "fit"),
         synced_batchnorm(bare_model(module), device, wanted=options.sync_batchnorm),
     ):
-        parts = _Parts(module, running, group, reporter, seeds, shuffle_seed, data, should_stop)
-        return parts.run()
+        status = "failed"
+        try:
+            if feed is not None:
+                feed.start(options, world_size, bare_model(module), log_dir)
+            parts = _Parts(module, running, group, reporter, hooks, seeds, shuffle_seed, data, should_stop)
+            result = parts.run()
+            status = result.state
+        finally:
+            if feed is not None:
+                feed.finalize(status)
+    return result
 
 
 class _Parts:
@@ -117,18 +131,18 @@ class _Parts:
         running: RunningFit,
         group: Group,
         reporter: Reporter,
+        hooks: Hooks,
         seeds: FitSeeds,
         shuffle_seed: int,
         data: DataSource,
         should_stop: Callable[[], bool],
     ) -> None:
         self.module, self.running, self.group, self.reporter = module, running, group, reporter
-        self.should_stop = should_stop
+        self.hooks, self.should_stop = hooks, should_stop
         options, device = running.options, running.device
         self.exchange = MetricExchange(group)
         self.precision = Precision(options.precision, device)
-        self.hooks = Hooks(running, module, running.callbacks)
-        checkpoint = None if options.resume is None else fetch(options.resume, running.checkpoint_dir, group)
+        checkpoint = None if options.resume is None else fetch(options.resume, running, group)
         if checkpoint is not None:
             seeds = FitSeeds(*checkpoint["seeds"]) if options.seed is None else seeds
         self.seeds = seeds
@@ -141,7 +155,7 @@ class _Parts:
         optimization.check_parameters(module)
         optimization.move_state()
         running.optimization = optimization
-        saver = Saver(module, running, self.precision, seeds, self.hooks, reporter)
+        saver = Saver(module, running, group, self.precision, seeds, self.hooks, reporter)
         running.write_checkpoint = saver.write
         if checkpoint is not None:
             saver.restore(checkpoint, str(options.resume))
@@ -235,7 +249,7 @@ class _Parts:
         if self.val is None:
             return None
         return EvalPass(
-            "val", self.module, self.val, self.running, self.precision, self.exchange, self.reporter, self.hooks,
+            "val", self.module, self.val, self.running, self.precision, self.exchange, self.group, self.reporter, self.hooks,
             self.should_stop, self.running.options.limit_val_batches,
         )  # fmt: skip
 

@@ -20,9 +20,10 @@ from gpulayer_nb.train.hooks import Hooks
 from gpulayer_nb.train.in_step import in_step
 from gpulayer_nb.train.loaders import DividedLoader
 from gpulayer_nb.train.metric_exchange import MetricExchange
+from gpulayer_nb.train.metric_objects import take_objects
 from gpulayer_nb.train.reporter import Reporter
 from gpulayer_nb.train.running_fit import RunningFit
-from gpulayer_nb.train.seed import FitSeeds
+from gpulayer_nb.train.seed import FitSeeds, restore_random_states
 from gpulayer_nb.train.train_pass import TrainPass
 
 
@@ -107,6 +108,9 @@ class FitLoop:
         batches = self._train.epoch(running.current_epoch, skip_batches=skip, limit=options.limit_train_batches)
         if not self._train.equal:
             batches = in_step(batches, self._group)
+        if skip and running.random_states is not None:
+            restore_random_states(running.random_states[self._group.rank])
+        running.random_states = None
         before = running.global_step
         finished = self._train_pass.run(batches, skip, running.num_training_batches)
         if running.global_step == before and skip == 0:
@@ -119,6 +123,7 @@ class FitLoop:
         sums = running.metric_log.take_sums()
         sums.samples = train_pass.take_samples()
         means = self._exchange.epoch("train", sums, stop=False, limit=False)
+        means.values.update(take_objects(running.metric_log, self._module, self._group))
         running.epoch_metrics.update(means.values)
         running.callback_metrics.update(means.values)
         self._last_means.update(means.values)

@@ -25,6 +25,8 @@ class Hooks:
         return (*self.of_callbacks(name), *self.of_module(name))
 
     def of_module(self, name: str) -> tuple[Hook, ...]:
+        if not isinstance(self._module, Module) and not hasattr(self._module, "training_step"):
+            return ()  # a plain model that predicts: a method of such a name means something else there
         own = getattr(self._module, name, None)
         if own is None or getattr(type(self._module), name, None) is getattr(Module, name, None):
             return ()

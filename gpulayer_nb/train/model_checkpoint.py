@@ -76,7 +76,7 @@ class ModelCheckpoint(Callback):
         self._saved_step = trainer.global_step
         if self.save_last:
             path = self._folder(trainer) / "last.pt"
-            trainer.save_checkpoint(path)
+            trainer.save_checkpoint(path, on_all_ranks=True)
             self.last_model_path = str(path)
 
     def _keep_best(self, trainer: RunningFit) -> None:
@@ -93,7 +93,7 @@ class ModelCheckpoint(Callback):
         self.kept[path] = score
         if is_better(score, self.best_model_score, mode):
             self.best_model_path, self.best_model_score = path, score
-        trainer.save_checkpoint(path)
+        trainer.save_checkpoint(path, on_all_ranks=True)
         if worst is not None and worst != path:
             del self.kept[worst]
             trainer.remove_checkpoint(worst)

@@ -5,14 +5,18 @@ Lives in a rank for the time of one fit. Owns the fit's present state; the loop 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.topology import RankPlace
 from gpulayer_nb.records.fit_options import FitOptions
+from gpulayer_nb.train.gathering import joined, on_host
+from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.metric_log import MetricLog
 from gpulayer_nb.train.position import FitPosition
 
@@ -36,6 +40,9 @@ class RunningFit:
         position: FitPosition,
         callbacks: Sequence[Callback],
         checkpoint_dir: Path | None,
+        *,
+        group: Group | None = None,
+        loggers: Sequence[Any] = (),
     ) -> None:
         self.options = options
         self.place = place
@@ -45,6 +52,9 @@ class RunningFit:
         self.position = position
         self.callbacks = tuple(callbacks)
         self.checkpoint_dir = checkpoint_dir
+        self.loggers = tuple(loggers)
+        self._group = group
+        self._in_uneven_batches = False  # ranks may have different numbers of them, so they must not meet in one
         self.metric_log = MetricLog()
         self.should_stop = False  # set it, on any rank, to end after the next agreed step
         self.callback_metrics: dict[str, float] = {}  # last epoch means over all ranks, and last step means
@@ -53,11 +63,14 @@ class RunningFit:
         self.optimization: Optimization | None = None
         self.epochs_done = 0
         self.batches_done = 0  # of the epoch that is on
+        self.epoch_samples = 0  # samples this rank has trained on in the epoch that is on
+        self.random_states: list[Any] | None = None  # every rank's, in the middle of a resumed epoch
         self.num_training_batches: int | None = None
         self.estimated_stepping_batches: int | None = None  # optimizer steps of the whole fit, None if unknown
         self.datamodule: Any = None
         self.checkpoint_paths: list[str] = []
-        self.write_checkpoint: Callable[[Path], None] | None = None  # set by the loop
+        self.write_checkpoint: Callable[[Path, bool], None] | None = None  # set by the loop
+        self.sanity_checking = False  # never: Lightning's word, asked by modules and callbacks written for it
 
     @property
     def current_epoch(self) -> int:
@@ -88,6 +101,27 @@ class RunningFit:
         return self.devices_per_node
 
     @property
+    def training(self) -> bool:
+        return self.position.phase == "train"
+
+    @property
+    def validating(self) -> bool:
+        return self.position.phase == "val"
+
+    @property
+    def testing(self) -> bool:
+        return self.position.phase == "test"
+
+    @property
+    def predicting(self) -> bool:
+        return self.position.phase == "predict"
+
+    @property
+    def logger(self) -> Any:
+        """The first logger, None if there is none."""
+        return self.loggers[0] if self.loggers else None
+
+    @property
     def is_global_zero(self) -> bool:
         return self.place.rank == 0
 
@@ -107,12 +141,44 @@ class RunningFit:
         """What a callback wants to record; as `Module.log`."""
         self.metric_log.add(name, value, None, on_step, on_epoch)
 
-    def save_checkpoint(self, path: str | Path) -> None:
-        """Write the whole state of the fit to `path`. May be called on all ranks; global rank 0 writes."""
-        if self.write_checkpoint is None or not self.is_global_zero:
+    def gather(self, value: Any) -> Any:
+        """What every rank has, on every rank: for metrics that are no means, such as F1 or AUC.
+
+        Tensors are concatenated along their first dimension in rank order (numbers become it), also where ranks have different
+        numbers of rows; lists are joined; dicts and tuples are gathered part by part; of anything else there is one per rank. All
+        ranks have to call it equally often: at the end of a validation, in `on_validation_epoch_end`, not in its steps.
+
+        Raises:
+            UsageError: called in a step of a pass where ranks may have different numbers of batches.
+        """
+        if self._group is None or self._group.world_size == 1:
+            return joined([value], self.device)
+        if self._in_uneven_batches:
+            raise UsageError(
+                "gather was called in a step of a validation, test or prediction, where one rank may have more batches than "
+                "another and would wait for ever. Next: keep the values in a list, and gather them in on_validation_epoch_end."
+            )
+        return joined(self._group.gather(on_host(value)), self.device)
+
+    @contextmanager
+    def uneven_batches(self) -> Iterator[None]:
+        """Around batches of which ranks may have different numbers."""
+        self._in_uneven_batches = True
+        try:
+            yield
+        finally:
+            self._in_uneven_batches = False
+
+    def save_checkpoint(self, path: str | Path, *, on_all_ranks: bool = False) -> None:
+        """Write the whole state of the fit to `path`. May be called on all ranks; global rank 0 writes.
+
+        Args:
+            on_all_ranks: all ranks are sure to call it now: within an epoch their random numbers are then saved too.
+        """
+        if self.write_checkpoint is None or not (self.is_global_zero or on_all_ranks):
             return
-        self.write_checkpoint(Path(path))
-        if str(path) not in self.checkpoint_paths:
+        self.write_checkpoint(Path(path), on_all_ranks)
+        if self.is_global_zero and str(path) not in self.checkpoint_paths:
             self.checkpoint_paths.append(str(path))
 
     def remove_checkpoint(self, path: str | Path) -> None:

@@ -89,6 +89,30 @@ class FitSeeds:
         random.seed(mixed(self.python, epoch, rank))
 
 
+def random_states() -> dict[str, Any]:
+    """This rank's generators as they are, in values that a checkpoint may hold."""
+    numpy: Any = sys.modules.get("numpy")
+    version, words, gauss = random.getstate()
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": [version, list(words), gauss], "numpy": None, "cuda": None}
+    if numpy is not None:
+        kind, keys, *rest = numpy.random.get_state()
+        states["numpy"] = [kind, keys.tolist(), *rest]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Draw on from where `random_states` was taken."""
+    torch.set_rng_state(states["torch"])
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    if (numpy := sys.modules.get("numpy")) is not None and states["numpy"] is not None:
+        numpy.random.set_state(tuple(states["numpy"]))
+    if states["cuda"] is not None and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        torch.cuda.set_rng_state(states["cuda"])
+
+
 class KeptRandomState:
     """Puts python's, numpy's and torch's random states back at the end of a fit, so that code after it draws as before."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gpulayer_nb.errors import UsageError
+from gpulayer_nb.train.attachment import step_of
 from gpulayer_nb.train.precision import Precision
 
 
@@ -20,9 +21,10 @@ class StepModule(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
+        self.__dict__["_step"] = step_of(module, "training_step")  # past nn.Module, which would look through it at every set
 
     def forward(self, batch: Any, batch_idx: int) -> Any:
-        return self.module.training_step(batch, batch_idx)  # type: ignore[operator]  # a Module or what acts as one
+        return self._step(batch, batch_idx)  # type: ignore[operator]  # torch types what it does not know as Tensor | Module
 
 
 class MixedStepModule(StepModule):

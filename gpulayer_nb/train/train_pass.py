@@ -57,12 +57,12 @@ class TrainPass:
         self._batch_start = hooks.of("on_train_batch_start")
         self._batch_end = hooks.of("on_train_batch_end")
         self._before_zero = hooks.of("on_before_zero_grad")
+        self._before_backward = hooks.of("on_before_backward")
         self._after_backward = hooks.of("on_after_backward")
         self._before_step = hooks.of("on_before_optimizer_step")
         self._pace = 1
         self._flush_at = running.position.global_step + 1  # the first step is shown at once
         self._flushed_at = time.perf_counter()
-        self._samples = 0
         self.stop = False  # all ranks have agreed that the user wants to stop
         self.limit = False  # all ranks have agreed that a limit is reached or a callback has ended the fit
 
@@ -82,7 +82,6 @@ class TrainPass:
         for group in self._groups(batches):
             self._step(group, index)
             index += len(group)
-            self._running.batches_done = index
             if position.global_step >= self._flush_at:
                 self._flush(batch_count)
             if self.stop or self.limit or position.global_step == self._max_steps:
@@ -104,11 +103,6 @@ class TrainPass:
     def _step(self, group: tuple[Any, ...], index: int) -> None:
         """One optimizer step on the mean loss of the group's batches."""
         running = self._running
-        for hook in self._before_zero:
-            for optimizer in self._optimizers:
-                hook(optimizer)
-        for parameter in self._parameters:
-            parameter.grad = None
         samples = 0
         last = len(group) - 1
         for offset, batch in enumerate(group):
@@ -121,15 +115,16 @@ class TrainPass:
                 hook(batch, index + offset)
             if offset < last:
                 with self._no_sync():
-                    output = self._forward_backward(batch, index + offset, len(group))
+                    output = self._forward_backward(batch, index + offset, len(group), first=offset == 0)
                 for hook in self._batch_end:
                     hook(output, batch, index + offset)
             else:
-                output = self._forward_backward(batch, index + offset, len(group))
+                output = self._forward_backward(batch, index + offset, len(group), first=offset == 0)
         self._update()
         running.position.global_step += 1
         running.position.samples += samples
-        self._samples += samples
+        running.epoch_samples += samples
+        running.batches_done = index + last + 1
         for rule in self._step_rules:
             if running.position.global_step % rule.frequency == 0:
                 rule.step(running.callback_metrics)
@@ -137,13 +132,21 @@ class TrainPass:
             hook(output, batch, index + last)
         running.metric_log.end_step(samples)
 
-    def _forward_backward(self, batch: Any, index: int, share: int) -> Any:
+    def _forward_backward(self, batch: Any, index: int, share: int, *, first: bool) -> Any:
         output = self._forward(batch, index)
+        if first:
+            for hook in self._before_zero:
+                for optimizer in self._optimizers:
+                    hook(optimizer)
+            for parameter in self._parameters:
+                parameter.grad = None
         loss = output if output.__class__ is Tensor else loss_of(output)
         if share > 1:
             loss = loss / share
         if self._precision.scaler is not None:
             loss = self._precision.scaler.scale(loss)
+        for hook in self._before_backward:
+            hook(loss)
         try:
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         except RuntimeError as error:
@@ -209,7 +212,7 @@ class TrainPass:
 
     def take_samples(self) -> int:
         """Samples that this rank has trained on since the last call."""
-        samples, self._samples = self._samples, 0
+        samples, self._running.epoch_samples = self._running.epoch_samples, 0
         return samples
 
     def release(self) -> None:

@@ -43,7 +43,7 @@ class CanvasView:
         self._chart, self._curves, self._output = ChartModel(history), CurveFeed(history), OutputFeed(history)
         self._widget = CanvasWidget(kernel_id=kernel_id())
         self._widget.on_msg(self._heard)
-        self._pump = CommPump(self._widget)
+        self._pump = CommPump()
         self._handle: DisplayHandle | None = None
         self._lock = threading.RLock()
         self._told: dict[str, Any] = {}  # part: what the page was last told

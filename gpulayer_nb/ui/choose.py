@@ -29,7 +29,11 @@ def in_kernel() -> bool:
 
 
 def choose_view(history: RunHistory) -> View:
-    """Widgets in a notebook, lines of text everywhere else."""
+    """In a notebook the page draws, or the kernel does where anywidget is missing; lines of text everywhere else."""
+    if in_kernel() and find_spec("anywidget") is not None:
+        from gpulayer_nb.ui.canvas_view import CanvasView
+
+        return CanvasView(history)
     if in_kernel() and find_spec("ipywidgets") is not None:
         from gpulayer_nb.ui.run_view import RunView
 

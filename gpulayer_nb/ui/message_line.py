@@ -57,7 +57,7 @@ def sentence(history: RunHistory) -> tuple[str, str]:
         return found, "quiet"
     if history.notices and not history.is_over:
         return plain(history.notices[-1].text), "quiet"
-    return "Metrics are means over all ranks. To stop: the notebook's stop button", "quiet"
+    return "Every step's metrics are means over all ranks", "quiet"
 
 
 def best(history: RunHistory, *, done: bool) -> str:

@@ -12,6 +12,8 @@ from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.process import children_of
 from gpulayer_nb.records.cluster_folder import clusters_root
 
+pytestmark = pytest.mark.slow  # every test starts a cluster
+
 # Python runs a module of this name at every start: the third process that the zygote forks ends at once, or comes late.
 SITE = """
 import os, sys

@@ -110,4 +110,7 @@ def test_every_ranks_traceback_is_kept_in_the_error_and_in_the_run_folder(notebo
 
 def test_a_cell_that_only_looks_at_the_ranks_leaves_no_folder_but_its_output(notebook):
     notebook.ok("%%ranks\nprint('seen', rank)")
-    assert notebook.ok("print(glt.runs[-1].folder.exists(), glt.runs[-1].logs)").strip() == "False ['seen 0\\n', 'seen 1\\n', 'seen 2\\n', 'seen 3\\n']"
+    assert (
+        notebook.ok("print(glt.runs[-1].folder.exists(), glt.runs[-1].logs)").strip()
+        == "False ['seen 0\\n', 'seen 1\\n', 'seen 2\\n', 'seen 3\\n']"
+    )

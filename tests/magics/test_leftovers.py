@@ -5,9 +5,12 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from gpulayer_nb.process import start_ticks
 from gpulayer_nb.records.cluster_folder import clusters_root
+
+pytestmark = pytest.mark.slow  # every test starts ranks of its own
 
 
 def processes_and_files(notebook):
@@ -80,7 +83,7 @@ def test_what_a_dead_owner_left_is_swept_at_the_next_start_and_only_that(fresh_n
     """A folder whose owner is gone is removed; its recorded pids now belong to others, who live on."""
     stale = clusters_root() / "local-999999-abcdef"
     (stale / "security").mkdir(parents=True)
-    (stale / "owner.json").write_text(json.dumps({"pid": 999999, "ticks": 1}))
+    (stale / "owner.json").write_text(json.dumps([[999999, 1]]))
     (stale / "security" / "ipcontroller-client.json").write_text("{}")
     (stale / "state.json").write_text(
         json.dumps(

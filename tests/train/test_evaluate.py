@@ -14,7 +14,8 @@ from gpulayer_nb.plan.topology import RankPlace
 from gpulayer_nb.records.fit_options import FitOptions
 from gpulayer_nb.records.record import EpochMetrics
 from gpulayer_nb.train.data_module import DataModule
-from gpulayer_nb.train.evaluate import evaluate, predict
+from gpulayer_nb.train.evaluate import evaluate
+from gpulayer_nb.train.predict import predict
 
 
 def place(rank: Any) -> dict[str, Any]:

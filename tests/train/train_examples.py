@@ -94,7 +94,7 @@ def index_loader(length: int, batch_size: int | None, **options: Any) -> DataLoa
 def fit_here(rank: Any, module: Any, train_loader: Any, val_loader: Any = None, **given: Any) -> tuple[FitResult, list[Record]]:
     """Fit on this test rank. Keywords that `fit` knows go there, all others are options."""
     records: list[Record] = []
-    known = ("should_stop", "callbacks", "datamodule", "checkpoint_dir", "position")
+    known = ("should_stop", "callbacks", "loggers", "datamodule", "checkpoint_dir", "log_dir", "position")
     arguments = {name: given.pop(name) for name in known if name in given}
     place = RankPlace(rank.rank, rank.rank // rank.devices, rank.rank % rank.devices)
     result = fit(

@@ -1,0 +1,130 @@
+"""Watching, stopping and finding runs that another process drives.
+
+Runs in any kernel or terminal of this user. Owns the search among run folders; what is shown comes from the folder alone, so
+nothing is missing however late one comes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpulayer_nb import process
+from gpulayer_nb.api.detached import driver_of
+from gpulayer_nb.api.returning import put_in_notebook
+from gpulayer_nb.api.run import Run
+from gpulayer_nb.client.session import Session
+from gpulayer_nb.errors import UsageError
+from gpulayer_nb.records.fit_names import FitNames
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.record import RunEnded
+from gpulayer_nb.records.run_folder import RunFolder, default_root
+from gpulayer_nb.records.run_follower import RunFollower
+from gpulayer_nb.records.run_spec import RankResult
+
+_TICK_SECONDS = 0.1
+OVER = ("finished", "stopped", "failed")
+
+
+def folders(root: Path | None = None) -> list[RunFolder]:
+    """Runs on this machine, oldest first."""
+    runs = (root or default_root()) / "runs"
+    found = [RunFolder(path) for path in runs.iterdir() if (path / "run.json").exists()] if runs.is_dir() else []
+    return sorted(found, key=lambda folder: folder.path.name)
+
+
+def find(name: str | None, root: Path | None = None) -> RunFolder:
+    """The run of that id, or whose id ends so; without a name the newest.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    known = folders(root)
+    matching = [folder for folder in known if name is None or folder.path.name.endswith(name)]
+    if not matching:
+        what = f"no run {name}" if name else "no run yet"
+        newest = ", ".join(folder.path.name for folder in known[-3:])
+        raise UsageError(f"There is {what} on this machine.{f' The newest are {newest}.' if newest else ''}")
+    if name is not None and len(matching) > 1 and matching[-1].path.name != name:
+        raise UsageError(f"{name} names {len(matching)} runs: {', '.join(folder.path.name for folder in matching[-4:])}.")
+    return matching[-1]
+
+
+def state_of(folder: RunFolder) -> str:
+    """The run's state; "failed" too for a run whose driver has gone without a word."""
+    state = str(folder.read_facts().get("state", "starting"))
+    return state if state in OVER or _is_driven(folder) else "failed"
+
+
+def _is_driven(folder: RunFolder) -> bool:
+    driver = driver_of(folder)
+    return driver is not None and process.is_running(*driver)
+
+
+def stop(folder: RunFolder) -> str:
+    """Asks a run to stop; again for one stage harder. Returns what to tell the user."""
+    if state_of(folder) in OVER:
+        return f"Run {folder.path.name} is over: {state_of(folder)}."
+    folder.ask_to_stop()
+    return f"Asked run {folder.path.name} to stop after the step in hand. Again goes one stage further."
+
+
+class Watch:
+    """A run of another process, as one sees it here."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.history = RunHistory()
+        self._follower = RunFollower(folder, self.history)
+        self.run = Run(folder.path.name, folder, self.history, follow=self.read)
+
+    def read(self) -> None:
+        """Brings the history up to date."""
+        if self.history.is_over:
+            return
+        driven = _is_driven(self.folder)  # before reading: its last words are on disk by now if it is gone
+        self._follower.read()
+        if not self.history.is_over and not driven:
+            self.history.apply(
+                RunEnded(
+                    time=time.time(), state="failed", message="The process that drove this run is gone, and the ranks with it."
+                )
+            )
+
+    def wait(self, refresh: Callable[[], None], limit_seconds: float | None = None) -> bool:
+        """Reads on until the run is over; False if the limit came first."""
+        deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
+        while not self.history.is_over:
+            self.read()
+            refresh()
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_TICK_SECONDS)
+        refresh()
+        return True
+
+    def bring_model(self, session: Session) -> Any:
+        """The trained weights into the notebook's model, or the model itself under its name; None if the run left none."""
+        if not self.folder.result.exists():
+            return None
+        result: RankResult = pickle.loads(self.folder.result.read_bytes())
+        if result.model is None:
+            return None
+        name = self.folder.read_facts().get("model", FitNames().model)
+        self.run.model = put_in_notebook(session, name, session.load(result.model), in_place=result.model_in_place)
+        return self.run.model
+
+
+def table(root: Path | None = None, last: int = 20) -> str:
+    """The newest runs, one a line."""
+    lines = []
+    for folder in folders(root)[-last:]:
+        facts = folder.read_facts()
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in (facts.get("metrics") or {}).items())
+        lines.append(
+            f"{folder.path.name}  {state_of(folder):<9}{facts.get('num_nodes')} × {facts.get('devices')}  {metrics}".rstrip()
+        )
+    return "\n".join(lines) or "no runs yet"

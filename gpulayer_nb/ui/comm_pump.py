@@ -1,0 +1,82 @@
+"""Lets a page be heard while a cell blocks the kernel.
+
+Runs in the kernel's main thread, inside the blocking cell. Owns the look into ipykernel's queue: what widgets and a page that was
+loaded again ask is answered at once, everything else waits for its turn. Must not know what is shown.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+from typing import Any
+
+_AT_ONCE = ("comm_open", "comm_msg", "comm_close", "comm_info_request", "kernel_info_request")
+_WITH_REPLY = ("comm_info_request", "kernel_info_request")
+MOST = 50  # messages in one turn
+
+
+class CommPump:
+    """Works with the queue that ipykernel has had since version 7; with any other kernel `turn` does nothing.
+
+    ipykernel routes a widget's messages to the shell that last wrote to it, which is the blocked one; see its comm.py.
+    """
+
+    def __init__(self) -> None:
+        self._kernel = _kernel()
+        self._held: list[Any] = []  # messages, in order, that are not to be answered now
+        self._socket: Any = None
+        if self._kernel is not None and threading.current_thread() is threading.main_thread():
+            manager = getattr(getattr(self._kernel, "shell_channel_thread", None), "manager", None)
+            pair = getattr(manager, "get_shell_channel_to_subshell_pair", lambda _: None)(None)
+            self._socket = getattr(pair, "to_socket", None)
+            self._replies = manager.get_subshell_to_shell_channel_socket(None) if self._socket is not None else None
+
+    def turn(self) -> None:
+        """Answer what is there now."""
+        if self._socket is None or threading.current_thread() is not threading.main_thread() or not self._socket.poll(0):
+            return
+        pressed: list[Any] = []  # an interrupt in here would lose a message: it is raised when all are in safe hands
+        before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+        try:
+            for _ in range(MOST):
+                if not self._socket.poll(0):
+                    break
+                self._take(self._socket.recv_multipart(copy=False))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if pressed:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Give back what was held, in order, to be run when the cell is over."""
+        self._socket = None
+        held, self._held = self._held, []
+        for message in held:
+            self._kernel.io_loop.add_callback(self._kernel.shell_main, None, message)
+
+    def _take(self, frames: Any) -> None:
+        kernel = self._kernel
+        idents, rest = kernel.session.feed_identities(frames, copy=False)
+        kind = kernel.session.unpack(rest[1].bytes)["msg_type"] if len(rest) > 1 else ""
+        if kind not in _AT_ONCE:
+            self._held.append(frames)
+            return
+        message = kernel.session.deserialize(rest, content=True, copy=False)
+        result = kernel.shell_handlers[kind](self._replies, idents, message)
+        if inspect.iscoroutine(result):
+            try:
+                result.send(None)  # these two handlers wait for nothing
+            except StopIteration:
+                pass
+            finally:
+                result.close()
+        if kind in _WITH_REPLY:
+            kernel._publish_status("idle", "shell", parent=message)  # ends the question
+            kernel._publish_status("busy", "shell")  # and the cell still runs
+
+
+def _kernel() -> Any:
+    from ipykernel.kernelbase import Kernel
+
+    return Kernel.instance() if Kernel.initialized() else None

@@ -1,0 +1,177 @@
+"""The live view in a real page: it moves, it stops the run, it survives a reload and what is saved is readable tomorrow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Page
+
+MILLISECONDS = 1000
+PREPARE = """%load_ext gpulayer_nb
+import time, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Slow(Dataset):
+    def __len__(self): return 6400
+    def __getitem__(self, i):
+        time.sleep(0.0015)
+        x = torch.randn(4, generator=torch.Generator().manual_seed(i))
+        return x, x.sum(0, keepdim=True)
+"""
+TRAIN = """%%gpulayer --devices 2 --epochs {epochs}
+model = nn.Linear(4, 1)
+train_loader = DataLoader(Slow(), batch_size=16)
+val_loader = DataLoader([Slow()[i] for i in range(32)], batch_size=16)
+loss_fn = nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.005)
+print("hello from the ranks")
+"""
+KERNEL_IDLE = """() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"""
+RUN_ALL = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map(cell => cell.toJSON())"
+SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
+STEP = "() => Number((document.querySelector('.gpl .at')?.innerText.match(/step ([\\d\\u202f]+)/)?.[1] ?? '0').replace(/\\u202f/g, ''))"
+BEYOND = f"step => ({STEP})() > step"
+PIXELS = """() => { const c = document.querySelector('.gpl canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+    let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; }"""
+DONE = """number => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells[number].execution_count !== null"""
+STATE_OF_RUN = "import gpulayer_nb as glt; run = glt.runs[-1]; print(run.state, run.model is model, float(model.weight.mean()) > 0.5)"
+ASK = """async code => {
+    const future = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestExecute({code});
+    let text = '';
+    future.onIOPub = message => { if (message.header.msg_type === 'stream') text += message.content.text; };
+    await future.done;
+    return text.trim();
+}"""
+DARK = """async () => { await window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }"""
+GROUND = "() => getComputedStyle(document.querySelector('.gpl')).backgroundColor"
+
+
+def notebook(folder: Path, *cells: str) -> str:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, folder / "live.ipynb")
+    return "live.ipynb"
+
+
+def opened(lab: Any, page: Page, *cells: str) -> None:
+    page.goto(lab.url(notebook(lab.folder, PREPARE, *cells)))
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60 * MILLISECONDS)
+    page.wait_for_function(KERNEL_IDLE, timeout=60 * MILLISECONDS)
+
+
+def running(page: Page, step: int = 40) -> None:
+    page.evaluate(RUN_ALL)
+    page.wait_for_function(BEYOND, arg=step, timeout=60 * MILLISECONDS)
+
+
+def stop(page: Page) -> None:
+    page.locator(".gpl-stop").click()
+    page.wait_for_function(KERNEL_IDLE, timeout=30 * MILLISECONDS)
+
+
+@pytest.mark.e2e
+def test_the_curves_move_and_the_stop_button_stops_the_run_with_its_weights_kept(lab: Any, page: Page, pictures: Path) -> None:
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    opened(lab, page, TRAIN.format(epochs=500))
+    running(page)
+    before, step = page.evaluate(PIXELS), page.evaluate(STEP)
+    page.wait_for_function(BEYOND, arg=step + 100, timeout=30 * MILLISECONDS)
+    assert page.evaluate(PIXELS) != before, "the picture of the curves has not changed"
+    page.locator(".gpl canvas").hover(position={"x": 100, "y": 80})
+    page.wait_for_function("() => document.querySelector('.gpl .at').innerText.startsWith('at step')", timeout=5 * MILLISECONDS)
+    page.screenshot(path=pictures / "live-light.png")
+    page.locator(".gpl-stop").click()
+    page.wait_for_function("() => !document.querySelector('.gpl') || /topping|stop after the step/.test(document.querySelector('.gpl').innerText)")
+    page.screenshot(path=pictures / "live-stopping.png")
+    page.wait_for_function(KERNEL_IDLE, timeout=30 * MILLISECONDS)
+    assert page.evaluate(ASK, STATE_OF_RUN) == "stopped True True"
+    kept = [out["data"] for out in page.evaluate(CELLS)[1]["outputs"] if "text/html" in out.get("data", {})]
+    assert len(kept) == 1 and "stopped" in kept[0]["text/html"] and "image/png" in kept[0], page.evaluate(CELLS)[1]["outputs"]
+    page.wait_for_timeout(500)  # the page is drawn
+    page.screenshot(path=pictures / "stopped-still.png")
+    assert not problems, problems
+
+
+@pytest.mark.e2e
+def test_a_page_that_is_loaded_again_goes_on_without_a_gap(lab: Any, page: Page, pictures: Path) -> None:
+    opened(lab, page, TRAIN.format(epochs=500))
+    running(page, 150)
+    page.evaluate(SAVE)
+    page.goto(lab.url("live.ipynb"))
+    page.wait_for_function(BEYOND, arg=160, timeout=60 * MILLISECONDS)
+    assert page.evaluate(PIXELS) > 0
+    page.locator(".gpl canvas").hover(position={"x": 60, "y": 80})
+    page.wait_for_function("() => /^at step \\d{1,2} /.test(document.querySelector('.gpl .at').innerText)", timeout=5 * MILLISECONDS)
+    value = page.locator(".gpl-key output").first.inner_text()
+    assert float(value) > 0.2, f"step 1 to 99 of the time before the reload reads {value}"
+    step = page.evaluate(STEP)
+    page.mouse.move(1, 1)
+    page.wait_for_function(BEYOND, arg=step + 50, timeout=30 * MILLISECONDS)
+    page.screenshot(path=pictures / "live-reloaded.png")
+    page.locator(".gpl-stop").click()
+    page.wait_for_function("() => /Stopped/.test(document.querySelector('.gpl')?.innerText ?? '')", timeout=30 * MILLISECONDS)
+    page.screenshot(path=pictures / "live-reloaded-stopped.png")
+
+
+@pytest.mark.e2e
+def test_a_saved_notebook_shows_picture_and_table_without_a_kernel(lab: Any, page: Page, pictures: Path) -> None:
+    opened(lab, page, TRAIN.format(epochs=1))
+    running(page)
+    page.wait_for_function(DONE, arg=1, timeout=60 * MILLISECONDS)
+    page.evaluate(SAVE)
+    path = lab.folder / "live.ipynb"
+    saved = nbformat.read(path, 4)
+    assert "widgets" not in saved.metadata or len(str(saved.metadata["widgets"])) < 5_000
+    assert path.stat().st_size < 1_000_000
+    for cell in saved.cells:
+        cell.source = ""
+    saved.metadata["kernelspec"] = {"name": "not-here", "display_name": "not here", "language": "python"}
+    nbformat.write(saved, lab.folder / "tomorrow.ipynb")
+    page.goto(lab.url("tomorrow.ipynb"))
+    picture = page.locator(".jp-OutputArea-output img[alt^='curves up to step 200']")
+    picture.wait_for(timeout=30 * MILLISECONDS)
+    assert picture.evaluate("image => image.complete && image.naturalWidth > 900")
+    assert "model not found" not in page.content()
+    page.screenshot(path=pictures / "reopened.png")
+
+
+@pytest.mark.e2e
+def test_a_dark_theme_redraws_everything_and_controls_answer(lab: Any, page: Page, pictures: Path) -> None:
+    opened(lab, page, TRAIN.format(epochs=500))
+    running(page, 250)
+    page.evaluate(DARK)
+    page.wait_for_function(f"() => ({GROUND})() === 'rgb(17, 17, 17)'", timeout=15 * MILLISECONDS)
+    page.get_by_role("button", name="log", exact=True).click()
+    page.get_by_label("smoothing").fill("5")
+    assert page.locator(".gpl-tools output").inner_text() == "101 steps"
+    canvas = page.locator(".gpl canvas").first
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 100, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 220, box["y"] + 80, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => / · steps /.test(document.querySelector('.gpl .at').innerText)", timeout=5 * MILLISECONDS)
+    page.screenshot(path=pictures / "live-dark-zoomed.png")
+    page.get_by_role("button", name="show all steps").click()
+    page.get_by_label("search in the output").fill("no such line")
+    page.wait_for_function("() => document.querySelector('.gpl-find [role=status]').innerText === '0 lines'")
+    page.get_by_label("search in the output").fill("")
+    page.wait_for_timeout(500)  # the page is drawn
+    page.screenshot(path=pictures / "live-dark.png")
+    axe = os.environ.get("GPULAYER_AXE")
+    if axe:  # the path of axe-core's axe.min.js
+        for theme in ("JupyterLab Dark", "JupyterLab Light"):
+            page.evaluate(DARK.replace("JupyterLab Dark", theme))
+            page.wait_for_timeout(1000)  # the theme's style sheet is in
+            page.add_script_tag(path=axe)
+            found = page.evaluate("async () => (await axe.run('.gpl')).violations.map(v => [v.id, v.nodes.map(n => n.html + n.failureSummary)])")
+            assert not found, f"{theme}: {found}"
+    stop(page)
