@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import first_step
+import run_view
 import throughput
 import torch
 from interleave import Benchmark, Series, interleave
 
-BENCHMARKS = {benchmark.name: benchmark for benchmark in (first_step.BENCHMARK, *throughput.BENCHMARKS)}
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (first_step.BENCHMARK, run_view.BENCHMARK, *throughput.BENCHMARKS)}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from gpulayer_nb.api.returning import bring_model, bring_values
 from gpulayer_nb.api.run import Run
 from gpulayer_nb.api.runs import runs
 from gpulayer_nb.api.verdict import Verdict, judge
+from gpulayer_nb.client.interrupts import Interrupts
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.session import Session, SessionOutcome
 from gpulayer_nb.errors import RunFailed, RunStopped
@@ -58,6 +59,27 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
         GpuLayerError: the run could not start, or failed.
         RunStopped: the user stopped it.
     """
+    with Interrupts().taken() as interrupts:
+        ended = _to_the_end(session, request, make_view, finish, interrupts)
+    if ended.run.error is not None:
+        raise ended.run.error from None
+    if interrupts.presses:  # too late to stop anything, but "run all cells" stops
+        raise RunStopped("the run had finished before it could be stopped; its results are in the notebook.")
+    if ended.outcome is None:
+        raise RuntimeError("a run without an outcome must have an error")
+    return Executed(ended.run, ended.outcome)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    run: Run
+    outcome: SessionOutcome | None
+
+
+def _to_the_end(
+    session: Session, request: RunRequest, make_view: Callable[[RunHistory], V], finish: Finish[V], interrupts: Interrupts
+) -> _Ended:
+    """The run from its start to the view's final form; what went wrong is in the run's `error`."""
     run_id, history = new_run_id(), RunHistory()
     folder = begin(run_id, request)
     note_driver(folder)
@@ -79,7 +101,7 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
 
     outcome: SessionOutcome | None = None
     try:
-        outcome = session.run(request, run_id, folder, history, say, refresh)
+        outcome = session.run(request, run_id, folder, history, say, refresh, interrupts)
         verdict = judge(outcome.group, outcome.ranks, outcome.listener.failures, request.mode)
         _bring_back(session, request, run, outcome, verdict)
     except KeyboardInterrupt:
@@ -101,11 +123,7 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
             folder.remove()  # its output is in the notebook; a look at the ranks leaves nothing on disk
         runs.add(run)
         finish(view, outcome)
-    if verdict.error is not None:
-        raise verdict.error from None
-    if outcome is None:
-        raise RuntimeError("a run without an outcome must have an error")
-    return Executed(run, outcome)
+    return _Ended(run, outcome)
 
 
 def begin(run_id: str, request: RunRequest) -> RunFolder:

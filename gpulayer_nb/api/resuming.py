@@ -29,5 +29,6 @@ def with_folder(options: FitOptions, root: Path | None, last_run: Path | None = 
         if any(folder.glob("*.pt")):
             return replace(options, resume_dir=str(folder))
     raise UsageError(
-        f'there is no checkpoint to resume from: no run in {runs} has one. Give the path of a checkpoint instead of "{options.resume}".'
+        f"there is no checkpoint to resume from: no run in {runs} has one. "
+        f'Next: give the path of a checkpoint instead of "{options.resume}".'
     )

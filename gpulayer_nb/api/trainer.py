@@ -149,13 +149,11 @@ class Trainer:
         context.fits.append((model, result))
         return result
 
-    def validate(
-        self, model: Any, loader: Any = None, *, datamodule: Any = None, ckpt_path: str | Path | None = None
-    ) -> Any:
+    def validate(self, model: Any, loader: Any = None, *, datamodule: Any = None, ckpt_path: str | Path | None = None) -> Any:
         """Runs `validation_step` on every sample once; `.metrics` of what it returns are the means over all samples.
 
         Args:
-            ckpt_path: a checkpoint whose weights count instead of the model's, as in `fit`; the model stays as it is in the notebook.
+            ckpt_path: a checkpoint whose weights count instead of the model's, as in `fit`; the notebook's model stays as it is.
 
         Returns:
             From the notebook a Run, on a rank a FitResult.
@@ -230,9 +228,7 @@ class Trainer:
 
         return check_loggers(self.logger)
 
-    def _on_ranks(
-        self, mode: str, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions
-    ) -> Any:
+    def _on_ranks(self, mode: str, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
         from gpulayer_nb.api.current import session
         from gpulayer_nb.api.execute import execute
         from gpulayer_nb.client.run_request import RunRequest

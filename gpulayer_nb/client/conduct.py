@@ -33,6 +33,7 @@ class Conduct:
         can_ask: bool,
         refresh: Callable[[], None],
         timeout_seconds: float | None,
+        presses: Callable[[], int] = lambda: 0,
     ) -> None:
         wake = threading.Event()
         numbers = connection.engines()
@@ -50,6 +51,7 @@ class Conduct:
             refresh=refresh,
             timeout_seconds=timeout_seconds,
             stopping=history.mark_stopping,
+            presses=presses,
             stalled_seconds=history.stalled_seconds,
             warn=lambda text: history.apply(Notice(time=time.time(), text=text, level="warning")),
         )

@@ -62,7 +62,9 @@ class Driver:
         stopping: Callable[[], None] = lambda: None,
         stalled_seconds: Callable[[], float] = lambda: 0.0,
         warn: Callable[[str], None] = lambda text: None,
+        presses: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._presses = presses  # how often the user has asked to stop
         self._stalled_seconds, self._warn = stalled_seconds, warn
         self._stopping = stopping
         self._connection, self._group, self._listener, self._wake = connection, group, listener, wake
@@ -86,17 +88,11 @@ class Driver:
     def run(self, specs: Sequence[RunSpec]) -> DriverOutcome:
         self._run_id = specs[0].run_id
         started = time.monotonic()
-        try:
-            for spec in specs:
-                self._send(spec)
-            while self._waiting():
-                self._turn(started)
-            self._collect_last_records()
-        except KeyboardInterrupt:
-            # pressed while this very code was at work outside the waiting: the same as inside it
-            self._press()
-            while self._waiting():
-                self._turn(started)
+        for spec in specs:
+            self._send(spec)
+        while self._waiting():
+            self._turn(started)
+        self._collect_last_records()
         whole = (
             not self._losses
             and self._ladder.stage < CUT
@@ -123,30 +119,27 @@ class Driver:
         return [rank for rank in self._futures if rank not in self._results and rank not in self._losses]
 
     def _turn(self, started: float) -> None:
-        try:
-            self._wake.wait(_TICK_SECONDS)
-            self._wake.clear()
-            self._collect()
-            self._refill_gaps()
-            now = time.monotonic()
-            if self._timeout is not None and not self._ladder.stage and now - started > self._timeout and self._waiting():
-                self._stopped_by = "timeout"
-                self._hang = self.hang_report()
-                self._climb(CUT, now)
-            if self._stop_requests > self._requests_seen:
-                self._requests_seen += 1
-                self._press()
-            if (self._losses or self._failed()) and self._waiting():
-                self._climb(CUT, now)
-            if self._ladder.tick(now):
-                self._act()
-            if self._ladder.stage == CUT and now - self._interrupted_at > _REPEAT_INTERRUPT_SECONDS:
-                self._interrupt()
-            if not self._ladder.stage:
-                self._look_for_a_hang(now, now - started)
-            self._refresh()
-        except KeyboardInterrupt:
+        self._wake.wait(_TICK_SECONDS)
+        self._wake.clear()
+        self._collect()
+        self._refill_gaps()
+        now = time.monotonic()
+        if self._timeout is not None and not self._ladder.stage and now - started > self._timeout and self._waiting():
+            self._stopped_by = "timeout"
+            self._hang = self.hang_report()
+            self._climb(CUT, now)
+        while self._stop_requests + self._presses() > self._requests_seen:
+            self._requests_seen += 1
             self._press()
+        if (self._losses or self._failed()) and self._waiting():
+            self._climb(CUT, now)
+        if self._ladder.tick(now):
+            self._act()
+        if self._ladder.stage == CUT and now - self._interrupted_at > _REPEAT_INTERRUPT_SECONDS:
+            self._interrupt()
+        if not self._ladder.stage:
+            self._look_for_a_hang(now, now - started)
+        self._refresh()
 
     def _failed(self) -> bool:
         return bool(self._listener.failures) or any(result.state == "failed" for result in self._results.values())

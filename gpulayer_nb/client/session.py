@@ -17,6 +17,7 @@ from gpulayer_nb.client.driver import DriverOutcome
 from gpulayer_nb.client.embedded import EmbeddedCluster, Say
 from gpulayer_nb.client.engine_watch import EngineWatch
 from gpulayer_nb.client.hang_report import HangReport
+from gpulayer_nb.client.interrupts import Interrupts
 from gpulayer_nb.client.listener import RunListener
 from gpulayer_nb.client.rank_group import RankGroup, ReadyGroup
 from gpulayer_nb.client.run_request import RunRequest
@@ -125,7 +126,14 @@ class Session:
         return None if conduct is None else conduct.driver.hang_report()
 
     def run(
-        self, request: RunRequest, run_id: str, folder: RunFolder, history: RunHistory, say: Say, refresh: Callable[[], None]
+        self,
+        request: RunRequest,
+        run_id: str,
+        folder: RunFolder,
+        history: RunHistory,
+        say: Say,
+        refresh: Callable[[], None],
+        interrupts: Interrupts,
     ) -> SessionOutcome:
         """Runs a request to its end; raises only for what keeps it from starting.
 
@@ -133,16 +141,24 @@ class Session:
             history: takes in every record; a view reads it.
             say: told in a few words what a start is waiting for.
             refresh: called about ten times a second while the ranks work, on this thread.
+            interrupts: counted from the moment the ranks are at work; each press stops one stage harder.
         """
         if not self._busy.acquire(blocking=False):
             raise UsageError("Another run of this notebook is on. Next: wait for it, or stop it with `%gpulayer stop`.")
         try:
-            return self._run(request, run_id, folder, history, say, refresh)
+            return self._run(request, run_id, folder, history, say, refresh, interrupts)
         finally:
             self._busy.release()
 
     def _run(
-        self, request: RunRequest, run_id: str, folder: RunFolder, history: RunHistory, say: Say, refresh: Callable[[], None]
+        self,
+        request: RunRequest,
+        run_id: str,
+        folder: RunFolder,
+        history: RunHistory,
+        say: Say,
+        refresh: Callable[[], None],
+        interrupts: Interrupts,
     ) -> SessionOutcome:
         prepared = self._prepare(request, run_id, folder, history, say)
         group, packer, shipment = prepared.group, prepared.packer, prepared.shipment
@@ -158,8 +174,10 @@ class Session:
             can_ask=request.mode != "ranks",
             refresh=refresh,
             timeout_seconds=request.timeout_seconds,
+            presses=lambda: interrupts.presses,
         )
         self._listen()
+        interrupts.count()
         try:
             outcome = conduct.run(prepared.specs)
         finally:

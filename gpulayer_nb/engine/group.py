@@ -145,6 +145,7 @@ class GroupKeeper:
             GROUP_WORLD_SIZE=str(topology.num_nodes),
             MASTER_ADDR=spec.master_addr,
             MASTER_PORT=str(spec.master_port),
+            TORCHELASTIC_RUN_ID=spec.key,  # by this one Lightning knows that processes are there already
         )
         if spec.interface:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", spec.interface)

@@ -60,6 +60,8 @@ class Runtime:
         self._position = FitPosition()
         self._publisher: Publisher | None = None
         self._unpacker = Unpacker(kernel.shell.user_ns)
+        for prompt in ("ps1", "ps2", "ps3"):  # IPython's; Lightning takes a process that has one for a console without ranks
+            sys.__dict__.pop(prompt, None)
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))  # as torchrun does: ranks share the cores
 
     # main thread

@@ -31,7 +31,8 @@ class RunSpec:
     """One rank's part of a run.
 
     `mode` is "ranks" (run the cell), "train" (run the cell, then fit what it made), or one of "fit", "validate", "test" and
-    "predict" (with the shipment's values, named by `names`). `shipment` is a pickled `shipping.Shipment`, or None with `shipment_path` naming the file that holds it.
+    "predict" (with the shipment's values, named by `names`). `shipment` is a pickled `shipping.Shipment`, or None with
+    `shipment_path` naming the file that holds it.
     """
 
     run_id: str

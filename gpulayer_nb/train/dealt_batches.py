@@ -31,12 +31,11 @@ def deal_batches(
     Raises:
         UsageError: the loader's batch sampler holds one rank's part of the data only.
     """
-    own = loader if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) else _dealt(
-        loader, rank, world_size, seed, device_type
-    )  # fmt: skip
-    if own is loader:
-        batches, length = islice(iter(loader), rank, None, world_size), None
+    length: int | None = None
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        batches: Iterator[Any] = islice(iter(loader), rank, None, world_size)
     else:
+        own = _dealt(loader, rank, world_size, seed, device_type)
         batches, length = iter(own), len(own)
     most = limited(limit, length)
     return batches if most is None else islice(batches, most)

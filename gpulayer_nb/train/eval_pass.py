@@ -119,7 +119,7 @@ class EvalPass:
             if name not in self._warned:
                 self._warned.add(name)
                 self._reporter.notice(
-                    f"{name} is the mean over batches, which is not the value of all samples together. For that keep predictions and "
-                    f"targets, and compute it in on_{self._word}_epoch_end from self.trainer.gather(...).",
+                    f"{name} is the mean over batches, which is not the value of all samples together. For that keep predictions "
+                    f"and targets, and compute it in on_{self._word}_epoch_end from self.trainer.gather(...).",
                     "warning",
                 )

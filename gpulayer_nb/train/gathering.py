@@ -13,8 +13,11 @@ from torch import Tensor
 
 # Words in a metric's name that say: the mean of the batches' values is not the value of all samples.
 NON_LINEAR = frozenset(
-    "f1 fbeta auc auroc auprc ap map precision recall rmse r2 mcc kappa corr pearson spearman perplexity ppl bleu iou dice".split()
-)
+    {
+        "f1", "fbeta", "auc", "auroc", "auprc", "ap", "map", "precision", "recall", "rmse", "r2", "mcc", "kappa", "corr",
+        "pearson", "spearman", "perplexity", "ppl", "bleu", "iou", "dice",
+    }
+)  # fmt: skip
 
 
 def non_linear(names: Any) -> list[str]:

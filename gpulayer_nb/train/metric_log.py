@@ -89,7 +89,9 @@ class MetricLog:
     def _value_of_object(self, name: str, metric: Any) -> Any:
         """Keep an object that computes its own epoch value; returns its value of the training step that is on, if it has one."""
         if not all(callable(getattr(metric, method, None)) for method in ("update", "compute", "reset")):
-            raise UsageError(f"log({name!r}, …) got a {type(metric).__name__}; it records one number, for example a loss.") from None
+            raise UsageError(
+                f"log({name!r}, …) got a {type(metric).__name__}; it records one number, for example a loss."
+            ) from None
         self.objects[name] = metric
         self._off_epoch.add(name)
         latest = getattr(metric, "_forward_cache", None)  # torchmetrics: of the last call, if it was called and not only updated

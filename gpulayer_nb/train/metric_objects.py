@@ -33,7 +33,8 @@ def take_objects(log: MetricLog, module: nn.Module, group: Group) -> dict[str, f
         path = next((logged[name] for logged in seen if logged.get(name) is not None), None)
         if path is None and not all(name in logged for logged in seen):
             raise UsageError(
-                f"the metric object logged as {name!r} is known to some ranks only. Make it an attribute of the module in __init__."
+                f"the metric object logged as {name!r} is known to some ranks only. "
+                "Make it an attribute of the module in __init__."
             )
         metric: Any = own[name] if name in own else parts[path or ""]
         values[name] = float(metric.compute())

@@ -93,7 +93,8 @@ def random_states() -> dict[str, Any]:
     """This rank's generators as they are, in values that a checkpoint may hold."""
     numpy: Any = sys.modules.get("numpy")
     version, words, gauss = random.getstate()
-    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": [version, list(words), gauss], "numpy": None, "cuda": None}
+    states: dict[str, Any] = dict.fromkeys(("numpy", "cuda"))
+    states |= {"torch": torch.get_rng_state(), "python": [version, list(words), gauss]}
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
         states["numpy"] = [kind, keys.tolist(), *rest]

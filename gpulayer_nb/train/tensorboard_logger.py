@@ -35,7 +35,7 @@ class TensorBoardLogger:
             _check_installed()
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(self.log_dir, purge_step=self._purge_step)  # type: ignore[no-untyped-call]  # torch's
+            self._writer = SummaryWriter(self.log_dir, purge_step=self._purge_step)
         return self._writer
 
     def start(self, log_dir: Path | None) -> None:

@@ -1,6 +1,6 @@
 """The live view of a run, drawn by the browser itself.
 
-Runs in the kernel: `show`, `refresh` and `finish` are called by the cell's own thread, `hello` by whichever thread hears the page.
+Runs in the kernel: `show`, `refresh` and `finish` are called by the cell's own thread; a page's hello may come on another.
 Owns what is sent to the page and how often. Must not know where records come from.
 """
 
@@ -56,8 +56,9 @@ class CanvasView:
     def show(self) -> None:
         """Put the view below the current cell."""
         self._began = self._clock()
+        model = {"version_major": 2, "version_minor": 1, "model_id": self._widget.model_id}
         bundle = {
-            "application/vnd.jupyter.widget-view+json": {"version_major": 2, "version_minor": 1, "model_id": self._widget.model_id},
+            "application/vnd.jupyter.widget-view+json": model,
             "text/plain": self._history.header_line() or "run view",
         }
         self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # IPython has no annotations
@@ -115,7 +116,11 @@ class CanvasView:
             self._number += 1
             message: dict[str, Any] = {"kind": "whole" if whole else "news", "number": self._number}
             chart = self._chart.outline()
-            parts = {"strip": status_strip(self._history), "note": message_line(self._history), "chart": chart_facts(self._history, chart)}
+            parts = {
+                "strip": status_strip(self._history),
+                "note": message_line(self._history),
+                "chart": chart_facts(self._history, chart),
+            }
             if whole or last or now - self._slow >= SLOW_SECONDS:
                 self._slow = now
                 parts |= self._slow_parts()

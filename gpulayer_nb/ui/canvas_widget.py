@@ -17,7 +17,7 @@ def _text(name: str) -> str:
     return _HERE.joinpath(name).read_text(encoding="utf-8")
 
 
-class CanvasWidget(anywidget.AnyWidget):  # type: ignore[misc]  # traitlets' base has no annotations
+class CanvasWidget(anywidget.AnyWidget):
     """Everything but the kernel's id comes in messages, so that a saved widget state holds nothing of the run."""
 
     _esm = _text("canvas_view.js")
@@ -28,3 +28,9 @@ class CanvasWidget(anywidget.AnyWidget):  # type: ignore[misc]  # traitlets' bas
         """Leave as little as can be in the state that front ends keep."""
         self._esm = "export default {}"
         self._css = ""
+
+    def close(self) -> None:
+        """Close this and the layout that came with it."""
+        layout = self.layout
+        super().close()
+        layout.close()

@@ -28,13 +28,20 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # somebody has put None in its place
+        return False
+
+
 def choose_view(history: RunHistory) -> View:
     """In a notebook the page draws, or the kernel does where anywidget is missing; lines of text everywhere else."""
-    if in_kernel() and find_spec("anywidget") is not None:
+    if in_kernel() and _installed("anywidget"):
         from gpulayer_nb.ui.canvas_view import CanvasView
 
         return CanvasView(history)
-    if in_kernel() and find_spec("ipywidgets") is not None:
+    if in_kernel() and _installed("ipywidgets"):
         from gpulayer_nb.ui.run_view import RunView
 
         return RunView(history)

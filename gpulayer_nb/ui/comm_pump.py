@@ -28,9 +28,9 @@ class CommPump:
         self._socket: Any = None
         if self._kernel is not None and threading.current_thread() is threading.main_thread():
             manager = getattr(getattr(self._kernel, "shell_channel_thread", None), "manager", None)
-            pair = getattr(manager, "get_shell_channel_to_subshell_pair", lambda _: None)(None)
-            self._socket = getattr(pair, "to_socket", None)
-            self._replies = manager.get_subshell_to_shell_channel_socket(None) if self._socket is not None else None
+            if manager is not None and hasattr(manager, "get_shell_channel_to_subshell_pair"):
+                self._socket = manager.get_shell_channel_to_subshell_pair(None).to_socket
+                self._replies = manager.get_subshell_to_shell_channel_socket(None)
 
     def turn(self) -> None:
         """Answer what is there now."""

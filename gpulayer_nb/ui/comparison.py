@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from gpulayer_nb.records.curve import Curve, TrailingMean
 from gpulayer_nb.records.history import RunHistory
-from gpulayer_nb.ui.figure import DPI, WIDTH
+from gpulayer_nb.ui.chart_axes import DPI
+from gpulayer_nb.ui.figure import WIDTH
 from gpulayer_nb.ui.palette import LIGHT, Palette
 from gpulayer_nb.ui.panel import family
 from gpulayer_nb.ui.typeface import PX, SMALL, TEXT, faces
@@ -32,7 +33,8 @@ def families(runs: Named) -> list[str]:
     """Every metric of any run, in order of appearance."""
     found: dict[str, None] = {}
     for _, history in runs:
-        names = [*history.metric_names, *(name for row in history.epochs() if row.split in ("train", "val") for name in row.values)]
+        means = (name for row in history.epochs() if row.split in ("train", "val") for name in row.values)
+        names = [*history.metric_names, *means]
         found.update(dict.fromkeys(family(name) for name in names))
     return list(found)
 
@@ -98,7 +100,8 @@ def _places(history: RunHistory, steps: Sequence[int], by: str) -> npt.NDArray[n
         known = [(step, seconds / 60) for step, seconds in history.step_times()]
     if not known:
         return at
-    return np.interp(at, [step for step, _ in known], [place for _, place in known])
+    places: npt.NDArray[np.float64] = np.interp(at, [step for step, _ in known], [place for _, place in known])
+    return places
 
 
 def _dress(axes: Axes, name: str, below: str, palette: Palette) -> None:

@@ -18,7 +18,7 @@ from gpulayer_nb.ui.panel import MAX_PANELS, family
 
 WHOLE_GROUPS = 600  # of a whole curve: more than a panel has pixels
 TAIL = 2_000  # of a whole curve's newest values sent one by one as well, for zooming in
-DELTA_BYTES = 6_000  # of all curves in one update
+DELTA_BYTES = 5_000  # of all curves in one update
 _VALUE_BYTES, _GROUP_BYTES = 8, 24
 
 News = tuple[list[dict[str, Any]], list[bytes]]  # entries, each naming its buffer by position, and the buffers
@@ -32,7 +32,10 @@ def one_by_one(steps: Sequence[int], values: Sequence[float]) -> bytes:
 
 
 def grouped(steps: Sequence[int], values: Sequence[float], most: int) -> bytes:
-    """At most `most` groups of equal length as six float32 each: last step, lowest, highest, sum and number of finite values, others."""
+    """At most `most` groups of equal length, six float32 each.
+
+    They are: the last step; of the finite values the lowest, the highest, their sum and their number; the number of the others.
+    """
     size = math.ceil(len(steps) / most)
     whole = len(steps) // size * size
     at, all_values = np.asarray(steps), np.asarray(values, "f8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,11 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
-from train_examples import Alone, Line, Seen, fit_here, index_loader, line_loader, notices, step_series
+from train_examples import Alone, Line, Seen, epoch_series, fit_here, index_loader, line_loader, notices, step_series
 
 import gpulayer_nb.train.checkpoint as checkpoint_file
 from gpulayer_nb.errors import UsageError
@@ -327,3 +329,64 @@ def test_torchs_schedulers_are_saved_and_go_on(make: Any, tmp_path: Path) -> Non
     fit_here(Alone, second, line_loader(4), max_epochs=4, checkpoint_dir=tmp_path, resume="last")
     assert second.optimizer.param_groups[0]["lr"] == pytest.approx(whole.optimizer.param_groups[0]["lr"])
     assert float(second.w.detach()) == pytest.approx(float(whole.w.detach()), abs=1e-6)
+
+
+class Drawing(Line):
+    """Draws from torch, numpy and random in every step, and logs what it drew."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        noise = torch.rand(()).item() + float(np.random.rand()) + random.random()
+        loss = ((self.w * batch[0] * noise - batch[1]) ** 2).mean()
+        self.log_dict({"noise": noise, "loss": loss})
+        return loss
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_fit_killed_within_an_epoch_goes_on_as_if_nothing_had_been(
+    ranks: Any, tmp_path: Path, world_size: int, steps: int
+) -> None:
+    """Weights, every later draw and the mean of the whole epoch equal an uninterrupted fit's."""
+
+    def whole(rank: Any) -> Any:
+        return outcome(*fit_here(rank, Drawing(), line_loader(1, shuffle=True), seed=3, max_epochs=2))
+
+    def killed(rank: Any) -> None:
+        class Dies(Drawing):
+            def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+                if self.global_step == steps:
+                    raise KeyboardInterrupt
+
+        saver = ModelCheckpoint(tmp_path, every_n_train_steps=1)
+        with pytest.raises(KeyboardInterrupt):
+            fit_here(rank, Dies(), line_loader(1, shuffle=True), seed=3, callbacks=[saver])
+
+    def resumed(rank: Any) -> Any:
+        options = {"seed": 3, "max_epochs": 2, "resume": str(tmp_path / "last.pt")}
+        return outcome(*fit_here(rank, Drawing(), line_loader(1, shuffle=True), **options))
+
+    def outcome(result: Any, records: Any) -> Any:
+        return step_series(records, "noise"), epoch_series(records, "train", "loss"), result.global_step
+
+    expected = ranks(world_size, whole)[0]
+    ranks(world_size, killed)
+    found = ranks(world_size, resumed)[0]
+    assert found[0] == pytest.approx(expected[0][steps:], rel=1e-12), "every draw after the checkpoint is the same"
+    assert found[1] == pytest.approx(expected[1], rel=1e-12), "the epoch's mean is that of all its steps"
+    assert found[2] == expected[2]
+
+
+def test_best_is_what_the_newest_checkpoint_says_and_needs_a_monitor(tmp_path: Path) -> None:
+    class Up(Line):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("val_w", self.w)
+
+    saver = ModelCheckpoint(tmp_path, monitor="val_w")
+    fit_here(Alone, Up(), line_loader(8), line_loader(8), max_epochs=3, callbacks=[saver])
+    model = Up()
+    options = {"max_epochs": 1, "callbacks": [ModelCheckpoint(tmp_path, monitor="val_w")]}
+    result, _ = fit_here(Alone, model, line_loader(8), **options, resume="best")
+    assert (result.global_step, round(model.w.item(), 4)) == (1, 1.02), "the smallest weight is that of the first epoch"
+    fit_here(Alone, Line(), line_loader(8), checkpoint_dir=tmp_path / "plain")
+    with pytest.raises(UsageError, match="is known as the best: nobody watched a metric"):
+        fit_here(Alone, Line(), line_loader(8), checkpoint_dir=tmp_path / "plain", resume="best")

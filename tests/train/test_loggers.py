@@ -78,9 +78,8 @@ def test_the_csv_has_a_line_per_step_and_columns_for_names_that_come_late(tmp_pa
 
 def test_a_resumed_fit_continues_the_lines_of_the_interrupted_one(tmp_path: Path) -> None:
     fit_here(Alone, Seen(), index_loader(4, 1), checkpoint_dir=tmp_path / "c", loggers=[CSVLogger(tmp_path)])
-    fit_here(
-        Alone, Seen(), index_loader(4, 1), max_epochs=2, checkpoint_dir=tmp_path / "c", resume="last", loggers=[CSVLogger(tmp_path)]
-    )
+    again = {"max_epochs": 2, "checkpoint_dir": tmp_path / "c", "resume": "last"}
+    fit_here(Alone, Seen(), index_loader(4, 1), **again, loggers=[CSVLogger(tmp_path)])
     found = rows(tmp_path / "csv" / "version_1")
     assert [r["step"] for r in found if r["index"]] == [str(step) for step in range(1, 9)]
 
@@ -97,7 +96,7 @@ def test_tensorboard_reads_the_scalars_back(tmp_path: Path) -> None:
 
 def test_tensorboard_that_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="TensorBoardLogger needs a package that is not installed. Next: `pip install tensorboard`"):
+    with pytest.raises(UsageError, match="needs a package that is not installed. Next: `pip install tensorboard`"):
         TensorBoardLogger()
 
 
