@@ -219,6 +219,7 @@ class View {
       html ? e.innerHTML = v : e.textContent = v;
     };
     set(this.head, 'head'); set(this.strip, 'strip'); set(this.bar, 'bar'); set(this.ranks, 'ranks'); set(this.ranksCount, 'ranks_count');
+    if (['finished', 'stopped', 'failed'].includes(this.facts.state)) this.said = null;
     if (!this.said) set(this.note, 'note');
     this.root.dataset.state = this.facts.state;
     if (this.parts.name) this.root.setAttribute('aria-label', this.parts.name);
@@ -318,6 +319,7 @@ class View {
     const css = getComputedStyle(canvas), dpr = window.devicePixelRatio || 1, W = canvas.clientWidth, H = canvas.clientHeight;
     if (!W) return;
     const unit = parseFloat(css.fontSize) / 13, color = name => css.getPropertyValue(name).trim();
+    const dark = document.body.dataset.jpThemeLight === 'false' || document.body.classList.contains('vscode-dark');
     if (canvas.width !== Math.round(W * dpr) || canvas.height !== Math.round(H * dpr)) { canvas.width = Math.round(W * dpr); canvas.height = Math.round(H * dpr); }
     const g = canvas.getContext('2d');
     g.setTransform(dpr, 0, 0, dpr, 0, 0); g.clearRect(0, 0, W, H);
@@ -389,7 +391,7 @@ class View {
     };
     const mean = source.mean(this.smoothing, i0, i1);
     if (source.n) {
-      if (this.smoothing > 1) { stroke(1, .28, true); stroke(1.75, 1, false, mean); } else stroke(1.5, 1, true);
+      if (this.smoothing > 1) { stroke(1, dark ? .4 : .28, true); stroke(1.75, 1, false, mean); } else stroke(1.5, 1, true);
     }
     const mark = (x, y, r, hollow) => { g.beginPath(); g.arc(x, y, r * unit, 0, 7); g.fillStyle = hollow ? bg : hue; g.fill(); g.lineWidth = 1.75 * unit; g.strokeStyle = hue; g.stroke(); };
     const means = (points, dashed) => {
