@@ -5,9 +5,13 @@ Runs in the kernel's main thread. Owns the order only.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gpulayer_nb.api.detached import note_driver
@@ -18,10 +22,12 @@ from gpulayer_nb.api.verdict import Verdict, judge
 from gpulayer_nb.client.interrupts import Interrupts
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.session import Session, SessionOutcome
-from gpulayer_nb.errors import RunFailed, RunStopped
+from gpulayer_nb.errors import RunFailed, RunStopped, UsageError
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import RunEnded
-from gpulayer_nb.records.run_folder import RunFolder, new_run_id
+from gpulayer_nb.records.run_folder import RunFolder, default_root, new_run_id
+
+_TEMPORARY = "gpulayer-cell-"
 
 
 class View(Protocol):
@@ -111,24 +117,54 @@ def _to_the_end(
     run.error = verdict.error
     ended = RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or ""))
     history.apply(ended)
-    folder.append(ended)
-    folder.write_facts(_facts(run, request, history))
-    if isinstance(verdict.error, RunFailed) and verdict.error.tracebacks:
-        folder.write_tracebacks(verdict.error.tracebacks)
+    _write_end(folder, ended, _facts(run, request, history), verdict)
     if verdict.refused:
         view.dismiss()
         folder.remove()
     else:
-        if request.mode == "ranks" and verdict.state == "finished":
+        if request.mode == "ranks" and (verdict.state == "finished" or _is_temporary(folder)):
             folder.remove()  # its output is in the notebook; a look at the ranks leaves nothing on disk
+        if _is_temporary(folder):
+            shutil.rmtree(folder.path.parents[1], ignore_errors=True)
         runs.add(run)
         finish(view, outcome)
     return _Ended(run, outcome)
 
 
+def _write_end(folder: RunFolder, ended: RunEnded, facts: dict[str, Any], verdict: Verdict) -> None:
+    """The end of a run on disk; a full disk takes nothing away from the run itself."""
+    try:
+        folder.append(ended)
+        folder.write_facts(facts)
+        if isinstance(verdict.error, RunFailed) and verdict.error.tracebacks:
+            folder.write_tracebacks(verdict.error.tracebacks)
+    except OSError as error:
+        warnings.warn(f"The run's end is not in its folder {folder.path}: {error.strerror}.", stacklevel=2)
+
+
 def begin(run_id: str, request: RunRequest) -> RunFolder:
-    """The run's folder with what was asked."""
-    folder = RunFolder.create(run_id, request.root)
+    """The run's folder with what was asked. A look at the ranks makes do with a temporary one.
+
+    Raises:
+        UsageError: it cannot be written; says where else.
+    """
+    try:
+        return _begin_in(request.root, run_id, request)
+    except OSError as error:
+        if request.mode == "ranks":
+            return _begin_in(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), run_id, request)
+        raise UsageError(
+            f"The run folder {(request.root or default_root()) / 'runs' / run_id} cannot be written: {error.strerror}. "
+            "Nothing was started. Next: make room, or set GPULAYER_HOME to a folder that can be written."
+        ) from None
+
+
+def _is_temporary(folder: RunFolder) -> bool:
+    return folder.path.parents[1].name.startswith(_TEMPORARY)
+
+
+def _begin_in(root: Path | None, run_id: str, request: RunRequest) -> RunFolder:
+    folder = RunFolder.create(run_id, root)
     folder.write_cell(request.source)
     folder.write_facts(asked_for(run_id, request))
     return folder

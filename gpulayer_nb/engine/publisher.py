@@ -5,6 +5,7 @@ Runs in each rank's process. Owns their numbers, the recent past for those who c
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import threading
@@ -13,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, TextIO
 
-from gpulayer_nb.records.record import Record, encode
+from gpulayer_nb.records.record import Notice, Record, encode
 from gpulayer_nb.records.wire import RECORDS_MESSAGE, RECORDS_TOPIC
 
 _KEPT_BATCHES = 2000  # some minutes of a run; the whole run is in the folder
@@ -41,12 +42,28 @@ class Publisher:
             content = {"run_id": self._run_id, "rank": self._rank, "seq": self._next, "records": encoded}
             self._next += 1
             self._kept.append(content)
-            if self._file:
-                self._file.write(json.dumps(content) + "\n")
+            self._write(content)
             # An empty parent: with one, the hub would store every message and log a warning for each.
             self._session.send(
                 self._socket, RECORDS_MESSAGE, content=content, parent={}, ident=f"{RECORDS_TOPIC}.{self._run_id}".encode()
             )
+
+    def _write(self, content: dict[str, Any]) -> None:
+        """A full disk ends the keeping of records, not the run."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(content) + "\n")
+        except OSError as error:
+            self._drop_file()
+            text = f"The run folder takes no more ({error.strerror}): from here on the run is in this notebook only."
+            content["records"].append(encode(Notice(time=time.time(), text=text, level="warning", rank=self._rank)))
+
+    def _drop_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # closing writes what is left in the buffer
+                file.close()
 
     def since(self, seq: int) -> list[dict[str, Any]]:
         """The kept batches numbered `seq` and later."""
@@ -55,6 +72,4 @@ class Publisher:
 
     def close(self) -> None:
         with self._lock:
-            if self._file:
-                self._file.close()
-                self._file = None
+            self._drop_file()

@@ -8,6 +8,7 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, magics_class
 
 from gpulayer_nb.api.current import namespace, session
+from gpulayer_nb.api.resuming import with_folder
 from gpulayer_nb.api.shape import topology_for
 from gpulayer_nb.magics.cell import Cell, read_cell
 from gpulayer_nb.magics.options import environment, training_parser
@@ -45,7 +46,7 @@ def _request(options: argparse.Namespace, cell: Cell) -> Any:
         source=cell.source,
         python=cell.python,
         cell=cell.number,
-        options=_fit_options(options),
+        options=with_folder(_fit_options(options), None),
         names=FitNames(model=options.model, train_loader=options.loader, val_loader=options.val_loader),
         sync=not options.no_sync,
         detach=options.detach,

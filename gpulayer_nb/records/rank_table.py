@@ -108,7 +108,7 @@ class RankTable:
     def rows(self, now: float) -> tuple[RankRow, ...]:
         """The rows at this moment, silent ranks named so."""
         return tuple(
-            replace(row, state="silent")
+            replace(row, state="silent", detail=f"last seen {now - row.seen:.0f} s ago")
             if row.seen is not None and not row.done and row.state != "dead" and now - row.seen > SILENT_SECONDS
             else row
             for row in self._rows

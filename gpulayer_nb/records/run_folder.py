@@ -45,6 +45,11 @@ class RunFolder:
 
     @classmethod
     def create(cls, run_id: str, root: Path | None = None) -> RunFolder:
+        """A new, empty folder.
+
+        Raises:
+            OSError: it cannot be made there.
+        """
         folder = cls((root or default_root()) / "runs" / run_id)
         folder.logs.mkdir(parents=True)
         return folder

@@ -80,13 +80,13 @@ class CanvasView:
 
     def finish(self) -> None:
         """Put the still in the view's place and drop the widget. May be called twice."""
+        self._pump.close()  # first: what it holds must run, whatever happens here
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
                 self._tell(whole=False, last=True)
                 data, metadata = static_bundle(self._history, chart=self._chart.chart())
                 handle.update(data, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython has no annotations
-            self._pump.close()
             if self._pages > 1:
                 return  # a page that was loaded again does not hear of the still: it goes on showing the widget
             self._widget.wipe()  # front ends keep a closed widget's last state in the notebook: make it small

@@ -175,7 +175,9 @@ class ChartAxes:
             right = max(last, first + least)
             for step in (first, right):
                 self._rule(step, 0.9, color=self._palette.warn, linewidth=1.5 * PX)
-            self._note((first + right) / 2, 0.93, words, ha="center")
+            middle = (first + right) / 2
+            share = (middle - chart.left) / (chart.right - chart.left)
+            self._note(middle, 0.93, words, ha="left" if share < 0.25 else "right" if share > 0.75 else "center")
         if chart.state not in ("failed", "stopped") or chart.last_step <= chart.left:
             return
         at = chart.last_step

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gpulayer_nb.records.curve import Curve, TrailingMean
 from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.non_finite import NonFiniteMark
 from gpulayer_nb.ui import number
 
 MAX_PANELS = 8  # more metrics than that are in the table and in the rows
@@ -150,9 +151,7 @@ class ChartModel:
     def _gaps(self, name: str) -> tuple[tuple[int, int, str], ...]:
         found = [mark for mark in self._history.non_finite if mark.name == name]
         widest = sorted(sorted(found, key=lambda m: -m.steps)[:3], key=lambda m: m.first_step)
-        return tuple(
-            (m.first_step, m.last_step, "NaN" if m.steps == 1 else f"NaN, {number.count(m.steps)} steps") for m in widest
-        )
+        return tuple((m.first_step, m.last_step, _gap_words(m)) for m in widest)
 
     def _note(self, name: str) -> str:
         fewest = self._history.fewest_ranks(name)
@@ -177,6 +176,13 @@ class ChartModel:
             last = max(ends, default=(self._history.fit.start_epoch if self._history.fit else 0) - 1)
             ends.setdefault(last + 1, ends.get(last, left) + per_epoch)
         return ends
+
+
+def _gap_words(mark: NonFiniteMark) -> str:
+    """`NaN, step 655, rank 1`; `NaN, 41 steps from 655, rank 1`: the first rank that had it."""
+    first = number.count(mark.first_step)
+    where = f"step {first}" if mark.steps == 1 else f"{number.count(mark.steps)} steps from {first}"
+    return f"NaN, {where}, rank {mark.rank}"
 
 
 def _epoch_of(step: int, ends: dict[int, int]) -> str:

@@ -107,3 +107,17 @@ def test_a_pasted_torchrun_script_makes_and_ends_its_own_group(own: Any) -> None
         limit_seconds=120,
     )
     assert "(0, 1.02)" in text and "(1, 1.02)" in text
+
+
+def test_accumulation_in_a_loop_of_ones_own_gives_every_rank_one_process_s_weight(own: Any) -> None:
+    text = own.ok(
+        "%%ranks\n"
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "model = DDP(nn.Linear(1, 1, bias=False)); nn.init.zeros_(model.module.weight)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+        "mine = torch.utils.data.Subset(line_set, range(rank, 8, 2)); first, second = DataLoader(mine, batch_size=2)\n"
+        "with model.no_sync(): (((model(first[0]) - first[1]) ** 2).mean() / 2).backward()\n"
+        "(((model(second[0]) - second[1]) ** 2).mean() / 2).backward(); optimizer.step()\n"
+        "round(model.module.weight.item(), 4)"
+    )
+    assert text.count("1.02") == 2, text

@@ -117,3 +117,11 @@ run = trainer(num_nodes=2).fit(Says(), datamodule=Data())
         [["prepared by 0", "only here", "turn of 0"], ["turn of 1"], ["prepared by 2", "turn of 2"], ["turn of 3"]]
     )
     assert own.ok("print(run.metrics['index'])").strip() == "5.0"
+
+
+def test_the_magic_resumes_the_last_run_too(own: Any) -> None:
+    own.ok("class Twice(Own): pass\nmodel = Twice()\ntrain_loader = DataLoader(line_set, batch_size=4)")
+    own.ok("%%gpulayer --nodes 1 --devices 2 --val-loader none_here\nmodel; train_loader")
+    first = own.ok("print(round(model.w.item(), 4))").strip()
+    own.ok("%%gpulayer --nodes 1 --devices 2 --epochs 2 --resume last --val-loader none_here\nmodel; train_loader")
+    assert (first, own.ok("print(round(model.w.item(), 4))").strip()) == ("1.02", "1.5198")

@@ -64,7 +64,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
             [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0",
              f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", f"--LabApp.app_settings_dir={settings}",
              f"--LabApp.user_settings_dir={tmp_path / 'user'}", f"--LabApp.workspaces_dir={tmp_path / 'workspaces'}",
-             "--LabApp.expose_app_in_browser=True"],
+             "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"],
             stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
         )  # fmt: skip
     try:

@@ -3,6 +3,8 @@
 import math
 import threading
 
+import pytest
+
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import (
     EngineDied,
@@ -186,7 +188,7 @@ def test_ranks_show_what_they_last_said_and_fall_silent() -> None:
     assert (row.state, row.global_step, row.samples_per_second, row.memory_bytes) == ("running", 7, 12.5, 5)
     assert row.label == "rank 3 (node 1, local rank 1, worker local)"
     clock.now += 3.5
-    assert made.rank_rows()[3].state == "silent"
+    assert (made.rank_rows()[3].state, made.rank_rows()[3].detail) == ("silent", "last seen 4 s ago")
     made.apply(RankDone(rank=3, state="finished"))
     clock.now += 60
     assert made.rank_rows()[3].state == "idle"
@@ -252,3 +254,11 @@ def test_records_may_come_from_one_thread_while_another_reads() -> None:
     assert not reader.is_alive()
     assert errors == []
     assert len(made.rows()) == 20_000
+
+
+def test_the_moments_of_steps_count_from_the_start_of_the_run_and_stay_few() -> None:
+    told = history(STARTED, *(steps(step, 1.0, time=100 + step / 10) for step in range(1, 40_001)))
+    times = told.step_times()
+    assert times[0] == (1, pytest.approx(0.1))
+    assert 1_000 < len(times) <= 10_000
+    assert all(seconds == pytest.approx(step / 10) for step, seconds in times)

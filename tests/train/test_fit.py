@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from gpulayer_nb.plan.topology import RankPlace
 from gpulayer_nb.records.fit_options import FitOptions
 from gpulayer_nb.records.record import EpochMetrics, FitStarted
 from gpulayer_nb.train.fit import fit
+from gpulayer_nb.train.module import Module
 from gpulayer_nb.train.plain import PlainTask
 from gpulayer_nb.train.position import FitPosition
 
@@ -445,3 +447,50 @@ def test_hooks_are_called_in_order() -> None:
     hooked = type("Hooked", (Seen,), {name: note(name) for name in names})
     fit_here(Alone, hooked(), index_loader(1, 1), index_loader(1, 1))
     assert called == names
+
+
+def test_sixteen_bits_train_as_full_precision_does_also_clipped_and_saved(ranks: Any, tmp_path: Path) -> None:
+    """The scaler is taken out before clipping, and goes on in a resumed fit."""
+
+    def weight(rank: Any, precision: str, **options: Any) -> float:
+        model = Line()
+        fit_here(rank, model, line_loader(2), precision=precision, gradient_clip_val=1.0, **options)
+        return float(model.w.detach())
+
+    def train(rank: Any) -> Any:
+        parts = {"checkpoint_dir": tmp_path, "max_epochs": 2}
+        weight(rank, "16-mixed", checkpoint_dir=tmp_path)
+        full, mixed = weight(rank, "32", max_epochs=2), weight(rank, "16-mixed", max_epochs=2)
+        return full, mixed, weight(rank, "16-mixed", resume="last", **parts)
+
+    for full, mixed, resumed in ranks(2, train):
+        assert mixed == pytest.approx(full, rel=1e-2)
+        assert mixed == pytest.approx(0.04, rel=1e-2), "four steps of norm 1 at a rate of 0.01"
+        assert resumed == mixed
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_logged_tensors_that_have_a_graph(ranks: Any) -> None:
+    def train(rank: Any) -> float:
+        import psutil
+
+        class Wide(Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = nn.Linear(1000, 1000)
+                self.memory: list[int] = []
+
+            def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+                out = self.layer(batch)
+                self.log("square", (out**2).mean())
+                self.memory.append(psutil.Process().memory_info().rss)
+                return out.mean()
+
+            def configure_optimizers(self) -> Any:
+                return torch.optim.SGD(self.parameters(), lr=1e-4)
+
+        model = Wide()
+        fit_here(rank, model, [torch.randn(256, 1000)] * 250)
+        return (model.memory[-1] - model.memory[49]) / 2**20
+
+    assert max(ranks(2, train, seconds=120)) < 50

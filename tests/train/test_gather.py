@@ -58,6 +58,7 @@ def test_a_mean_of_f1_over_batches_is_warned_of_once_and_a_loss_is_not(ranks: An
     assert text.startswith("val_f1 is the mean over batches") and "self.trainer.gather" in text
 
 
+@pytest.mark.slow  # with the real package, which plain tests can do without
 def test_a_torchmetrics_object_has_the_value_of_all_samples_on_every_rank(ranks: Any) -> None:
     """F1 over all samples is another number than the mean of the batches' F1; one rank has no batch at all."""
 

@@ -84,6 +84,7 @@ def test_a_resumed_fit_continues_the_lines_of_the_interrupted_one(tmp_path: Path
     assert [r["step"] for r in found if r["index"]] == [str(step) for step in range(1, 9)]
 
 
+@pytest.mark.slow  # with the real package, which plain tests can do without
 def test_tensorboard_reads_the_scalars_back(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -130,3 +130,24 @@ def test_hooks_come_in_lightnings_order_with_lightnings_arguments() -> None:
     end = ("on_train_epoch_end", 0)
     assert [call for call in ours if call != end] == [call for call in theirs if call != end]
     assert ours.index(end) == ours.index(("on_validation_start", 0)) - 1
+
+
+def test_hooks_of_callbacks_take_lightnings_arguments() -> None:
+    import inspect
+
+    import lightning as L
+
+    from gpulayer_nb.train.callback import Callback
+
+    checked = []
+    for name, hook in vars(Callback).items():
+        theirs = getattr(L.Callback, name, None)
+        if name.startswith("_") or theirs is None:
+            continue
+        needed = [p for p in inspect.signature(theirs).parameters.values() if p.default is inspect.Parameter.empty]
+        own = list(inspect.signature(hook).parameters)
+        assert len(own) == len(needed), f"{name}{tuple(own)} and {tuple(p.name for p in needed)}"
+        assert own[3:] == [p.name for p in needed[3:]] or name == "load_state_dict", f"{name}: names may be used as keywords"
+        checked.append(name)
+    missing = [name for name in vars(Callback) if not name.startswith("_") and name not in checked]
+    assert missing == [], "every hook exists in Lightning too"

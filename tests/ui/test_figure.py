@@ -44,7 +44,7 @@ def test_a_gap_breaks_the_line_and_is_named():
     history.apply(NonFinite(name="loss", steps=tuple(range(300, 341)), ranks=(1,) * 41))
     axes = make_figure(history).axes[0]
     assert np.isnan(axes.get_lines()[0].get_ydata()).any()
-    assert "NaN, 41 steps" in [text.get_text() for text in axes.texts]
+    assert "NaN, 41 steps from 300, rank 1" in [text.get_text() for text in axes.texts]
 
 
 def test_a_kept_figure_draws_the_same_picture_as_a_new_one(recorded_run):
