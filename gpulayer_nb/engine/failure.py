@@ -55,7 +55,7 @@ def describe(shell: Any, rank: int, error: BaseException, text: str, group_was_c
     return RankFailed(
         rank=rank,
         error_type=type(error).__name__,
-        message=str(error),
+        message=_message(error),
         traceback=text,
         cell=cell,
         cell_line=line,
@@ -64,6 +64,17 @@ def describe(shell: Any, rank: int, error: BaseException, text: str, group_was_c
         global_step=getattr(position, "global_step", None),
         consequence=is_echo(error, group_was_cut),
     )
+
+
+def _message(error: BaseException) -> str:
+    """The error's own words; torch says nothing of the loader worker whose end breaks the pipe that a batch comes through."""
+    own = str(error)
+    in_loader = any(
+        frame.filename.endswith("torch/utils/data/dataloader.py") for frame in traceback.extract_tb(error.__traceback__)
+    )
+    if in_loader and isinstance(error, (ConnectionError, EOFError)):
+        return f"{own} (a DataLoader worker exited unexpectedly, often out of memory; num_workers=0 shows an error of its own)"
+    return own
 
 
 def forget(error: BaseException) -> None:

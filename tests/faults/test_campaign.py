@@ -111,7 +111,7 @@ def expected(fault: Fault) -> str:
         "SIGKILL": rf"{who}, pid \d+\) was killed by signal 9, often out of memory",
         "SIGSEGV": rf"{who}, pid \d+\) was ended by signal 11",
         "SIGSTOP": rf"{who}, pid \d+\)",
-        "loader": r"DataLoader worker \(pid.* (is killed by signal: Killed|exited unexpectedly)",
+        "loader": r"DataLoader worker (\(pid.* )?(is killed by signal: Killed|exited unexpectedly)",
         "interrupt": r"RunStopped: (stopped|the run had finished)",
         "double interrupt": r"RunStopped: (stopped|the run had finished)",
     }[fault.action]
