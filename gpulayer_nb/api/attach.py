@@ -26,6 +26,7 @@ from gpulayer_nb.records.run_follower import RunFollower
 from gpulayer_nb.records.run_spec import RankResult
 
 _TICK_SECONDS = 0.1
+_REPORT_SECONDS = 10.0
 OVER = ("finished", "stopped", "failed")
 
 
@@ -70,6 +71,24 @@ def stop(folder: RunFolder) -> str:
         return f"Run {folder.path.name} is over: {state_of(folder)}."
     folder.ask_to_stop()
     return f"Asked run {folder.path.name} to stop after the step in hand. Again goes one stage further."
+
+
+def where(folder: RunFolder) -> str:
+    """Where every rank of a run is, and who waits for whom; asked of the process that drives it.
+
+    Raises:
+        UsageError: the run is over, or its driver does not answer.
+    """
+    if state_of(folder) in OVER:
+        raise UsageError(f"Run {folder.path.name} is over: {state_of(folder)}.")
+    folder.report.unlink(missing_ok=True)
+    folder.report_request.touch()
+    deadline = time.monotonic() + _REPORT_SECONDS
+    while time.monotonic() < deadline:
+        if folder.report.exists():
+            return folder.report.read_text()
+        time.sleep(_TICK_SECONDS)
+    raise UsageError(f"The process that drives run {folder.path.name} did not answer in {_REPORT_SECONDS:.0f} s.")
 
 
 class Watch:

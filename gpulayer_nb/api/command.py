@@ -1,4 +1,4 @@
-"""`gpulayer runs` and `gpulayer stop`: the runs of this machine, from a terminal."""
+"""`gpulayer runs`, `gpulayer stop`, `gpulayer stuck`: the runs of this machine, from a terminal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ def add_to(subcommands: Any) -> None:
     stop = subcommands.add_parser("stop", help="stop a run after the step in hand; again goes one stage further")
     stop.add_argument("run_id", nargs="?", help="the run's id or its end (default: the newest)")
     stop.set_defaults(run=_stop)
+    stuck = subcommands.add_parser("stuck", help="where every rank of a run is, and who waits for whom")
+    stuck.add_argument("run_id", nargs="?", help="the run's id or its end (default: the newest)")
+    stuck.set_defaults(run=_stuck)
 
 
 def _runs(options: argparse.Namespace) -> int:
@@ -25,4 +28,11 @@ def _stop(options: argparse.Namespace) -> int:
     from gpulayer_nb.api import attach
 
     print(attach.stop(attach.find(options.run_id)))
+    return 0
+
+
+def _stuck(options: argparse.Namespace) -> int:
+    from gpulayer_nb.api import attach
+
+    print(attach.where(attach.find(options.run_id)))
     return 0

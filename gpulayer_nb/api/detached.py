@@ -86,6 +86,7 @@ def main(path: str) -> None:
         while folder.stops_asked() > asked:
             asked += 1
             conduct.driver.request_stop()
+        folder.answer_report(lambda: str(conduct.driver.hang_report()))
 
     conduct = Conduct(
         connection, EngineWatch(run.cluster, connection), run.group, run_id, history,

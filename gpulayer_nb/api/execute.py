@@ -103,6 +103,7 @@ def _to_the_end(
         while folder.stops_asked() > asked:  # by `run.stop()` on a thread, another notebook, a terminal
             asked += 1
             session.stop()
+        folder.answer_report(lambda: str(session.hang_report()))
         view.refresh()
 
     outcome: SessionOutcome | None = None

@@ -20,7 +20,7 @@ _ACTIONS = "up, down, workers, ranks, runs, attach, stop, stuck"
 class ControlMagics(Magics):
     @line_magic
     def gpulayer(self, line: str) -> None:
-        """`%gpulayer up [--nodes N --devices D]`, `down`, `workers`, `ranks`, `runs`, `attach [RUN]`, `stop [RUN]`, `stuck`."""
+        """`up [--nodes N --devices D]`, `down`, `workers`, `ranks`, `runs`, `attach [RUN]`, `stop [RUN]`, `stuck [RUN]`."""
         word, _, rest = line.strip().partition(" ")
         actions: dict[str, Callable[[str], str]] = {
             "up": _up, "down": _down, "workers": _workers, "ranks": _ranks, "runs": _runs,
@@ -72,5 +72,4 @@ def _stop(rest: str) -> str:
 
 
 def _stuck(rest: str) -> str:
-    found = session().hang_report()
-    return str(found) if found is not None else "No run of this notebook is on."
+    return attach.where(attach.find(rest.strip() or None))

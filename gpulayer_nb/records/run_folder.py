@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,24 @@ class RunFolder:
         """Asks whoever drives the run to stop it; again for one stage harder."""
         with self.stop_requests.open("ab") as file:
             file.write(b".")
+
+    @property
+    def report_request(self) -> Path:
+        """Somebody wants to know where the ranks are."""
+        return self.path / "report-wanted"
+
+    @property
+    def report(self) -> Path:
+        """Where the ranks were when it was last asked."""
+        return self.path / "report.txt"
+
+    def answer_report(self, make: Callable[[], str]) -> None:
+        """For whoever drives the run: writes the report if it was asked for."""
+        if self.report_request.exists():
+            temporary = self.path / ".report"
+            temporary.write_text(make())
+            temporary.replace(self.report)
+            self.report_request.unlink(missing_ok=True)
 
     def stops_asked(self) -> int:
         try:

@@ -142,6 +142,7 @@ class View {
     this.strip = make('div', { class: 'gpl-strip' });
     this.button = make('button', { type: 'button', class: 'gpl-btn gpl-stop', title: 'stop after the next step; weights and history are kept', html: icon('<rect class="f" x="4" y="4" width="8" height="8"/>') + '<span>Stop</span>' });
     this.button.addEventListener('click', () => this.press());
+    this.button.hidden = this.model.get('stops') === false;
     this.bar = make('div'); this.note = make('div');
     this.where = make('span', { class: 'at' });
     const log = make('button', { type: 'button', class: 'gpl-btn', 'aria-pressed': 'false', title: 'logarithmic axes where values allow it' }, 'log');

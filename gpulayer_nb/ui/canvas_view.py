@@ -35,13 +35,14 @@ class CanvasView:
     """One widget in the current cell, replaced by a still when the run is over.
 
     Args:
+        stops: interrupting this kernel stops the run, so there is a button for it.
         clock: seconds, for the limits on updates.
     """
 
-    def __init__(self, history: RunHistory, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, history: RunHistory, *, stops: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._history, self._clock = history, clock
         self._chart, self._curves, self._output = ChartModel(history), CurveFeed(history), OutputFeed(history)
-        self._widget = CanvasWidget(kernel_id=kernel_id())
+        self._widget = CanvasWidget(kernel_id=kernel_id(), stops=stops)
         self._widget.on_msg(self._heard)
         self._pump = CommPump()
         self._handle: DisplayHandle | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 import anywidget
-from traitlets import Unicode
+from traitlets import Bool, Unicode
 
 _HERE = files(__package__)
 
@@ -23,6 +23,7 @@ class CanvasWidget(anywidget.AnyWidget):
     _esm = _text("canvas_view.js")
     _css = _text("run_view.css") + _text("canvas_view.css")
     kernel_id = Unicode().tag(sync=True)
+    stops = Bool(True).tag(sync=True)  # whether interrupting this kernel stops the run
 
     def wipe(self) -> None:
         """Leave as little as can be in the state that front ends keep."""

@@ -35,12 +35,16 @@ def _installed(name: str) -> bool:
         return False
 
 
-def choose_view(history: RunHistory) -> View:
-    """In a notebook the page draws, or the kernel does where anywidget is missing; lines of text everywhere else."""
+def choose_view(history: RunHistory, *, stops: bool = True) -> View:
+    """In a notebook the page draws, or the kernel does where anywidget is missing; lines of text everywhere else.
+
+    Args:
+        stops: interrupting this kernel stops the run; not so where it only watches.
+    """
     if in_kernel() and _installed("anywidget"):
         from gpulayer_nb.ui.canvas_view import CanvasView
 
-        return CanvasView(history)
+        return CanvasView(history, stops=stops)
     if in_kernel() and _installed("ipywidgets"):
         from gpulayer_nb.ui.run_view import RunView
 

@@ -26,11 +26,15 @@ class CommPump:
         self._kernel = _kernel()
         self._held: list[Any] = []  # messages, in order, that are not to be answered now
         self._socket: Any = None
+        self._events: Any = None
         if self._kernel is not None and threading.current_thread() is threading.main_thread():
             manager = getattr(getattr(self._kernel, "shell_channel_thread", None), "manager", None)
             if manager is not None and hasattr(manager, "get_shell_channel_to_subshell_pair"):
                 self._socket = manager.get_shell_channel_to_subshell_pair(None).to_socket
                 self._replies = manager.get_subshell_to_shell_channel_socket(None)
+                self._events = getattr(getattr(self._kernel, "shell", None), "events", None)
+                if self._events is not None:
+                    self._events.register("post_run_cell", self._cell_is_over)
 
     def turn(self) -> None:
         """Answer what is there now."""
@@ -49,11 +53,18 @@ class CommPump:
             raise KeyboardInterrupt
 
     def close(self) -> None:
-        """Give back what was held, in order, to be run when the cell is over."""
+        """Give back what was held, in order, to be run when the cell is over. May be called twice."""
         self._socket = None
+        events, self._events = self._events, None
+        if events is not None:
+            events.unregister("post_run_cell", self._cell_is_over)
         held, self._held = self._held, []
         for message in held:
             self._kernel.io_loop.add_callback(self._kernel.shell_main, None, message)
+
+    def _cell_is_over(self, _: object = None) -> None:
+        """Nothing stays held, whatever became of the view."""
+        self.close()
 
     def _take(self, frames: Any) -> None:
         kernel = self._kernel

@@ -116,3 +116,16 @@ def test_a_run_in_the_foreground_is_stopped_from_elsewhere(fresh_notebook):
     assert "Asked run" in said.stdout, said
     result = fresh_notebook.read(running, limit_seconds=15)
     assert result.error.startswith("RunStopped: stopped after step ")
+
+
+def test_a_run_that_hangs_is_explained_from_elsewhere_and_by_itself(fresh_notebook):
+    fresh_notebook.ok(SLOW)
+    running = fresh_notebook.send("%%ranks --nodes 1 --devices 2\nif rank == 0:\n    dist.barrier()")
+    time.sleep(8)
+    said = subprocess.run([sys.executable, "-m", "gpulayer_nb", "stuck"], capture_output=True, text=True, timeout=30).stdout
+    assert "Rank 0 waits in barrier for others. Rank 1 has left the cell and will not enter it." in said, said
+    time.sleep(10)  # after ten seconds the cell says so itself
+    fresh_notebook.manager.interrupt_kernel()
+    result = fresh_notebook.read(running, limit_seconds=15)
+    assert "Rank 0 waits in barrier for others." in result.text
+    assert result.error.startswith("RunStopped")

@@ -135,3 +135,10 @@ a_helper = 'reaches rank 1 after picky, or never'
     assert "not yet" in notebook.run("%%ranks\npicky, a_helper").error
     flag.touch()
     assert notebook.ok("%%ranks\nlen(a_helper), type(picky).__name__").count("Out: (36, 'Picky')") == 2
+
+
+def test_a_value_that_cannot_be_sent_is_named_and_the_ranks_go_on(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\npass")
+    result = notebook.run("%%ranks --as got\nimport threading\nthreading.Lock()")
+    assert result.error.startswith("ShippingError: The value of rank 0 cannot be sent to the notebook: ")
+    assert notebook.ok("%%ranks\nrank").count("Out:") == 2
