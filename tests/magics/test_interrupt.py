@@ -97,3 +97,21 @@ def test_after_an_interrupted_run_the_next_one_starts_at_once(notebook):
     assert result.text.count("Out: 4") == 4
     assert result.seconds < 2
     assert notebook.ok("import os; print(sorted(os.environ.items()))") == before
+
+
+def test_a_stopped_run_resumed_equals_one_that_was_never_stopped(notebook):
+    notebook.ok(SLOW + "\nx = torch.linspace(-1, 1, 64); data = TensorDataset(x, 3 * x)")
+    cell = (
+        "%%gpulayer --nodes 2 --devices 2 --epochs 5 {resume}\nmodel = Slow()\ntrain_loader = DataLoader(data, batch_size=2, shuffle=True)\n"
+        "loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)"
+    )
+    notebook.ok(cell.format(resume="--seed 3"))
+    whole = float(notebook.ok("print(repr(model.w.item()))"))
+    stopped = interrupt_after(notebook, cell.format(resume="--seed 3"), 1.2)
+    assert stopped.error.startswith("RunStopped: stopped after step "), stopped.error
+    assert float(notebook.ok("print(repr(model.w.item()))")) != whole
+    notebook.ok(cell.format(resume="--seed 3 --resume last"))
+    assert abs(float(notebook.ok("print(repr(model.w.item()))")) - whole) < 1e-6
+    steps = notebook.ok("print(glt.runs[-1].history[0]['global_step'], glt.runs[-1].history[-1]['global_step'])").split()
+    assert int(steps[0]) > 1
+    assert steps[1] == "40"
