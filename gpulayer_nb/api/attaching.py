@@ -52,16 +52,16 @@ def attach(name: str | None, folder: RunFolder | None = None) -> Run:
 
     watch = watching.Watch(folder or watching.find(name))
     watch.read()
-    view = choose_view(watch.history)
+    view = choose_view(watch.history, stops=False)  # an interrupt here ends the watching only
     view.show()
     try:
         watch.wait(view.refresh)
     except KeyboardInterrupt:
-        view.finish()
         raise RunStopped(
             f"no longer watching run {watch.run.run_id}, which goes on. Next: `%gpulayer attach {watch.run.run_id}`."
         ) from None
-    view.finish()
+    finally:
+        view.finish()
     if watch.history.state == "failed":
         raise GpuLayerError(watch.history.message)
     watch.bring_model(session())

@@ -14,7 +14,7 @@ from gpulayer_nb.records.fit_options import FitOptions
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """`mode` as in RunSpec. `values` are what a mode without a cell works on; `timeout_seconds` ends a run that takes longer."""
+    """`mode` as in RunSpec. `values` are what a mode without a cell works on; `timeout_seconds` ends a longer run."""
 
     mode: str
     topology: Topology

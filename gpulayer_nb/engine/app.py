@@ -5,12 +5,14 @@ Runs in each rank's process. Owns the identity and the kernel class. Must not kn
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
 from typing import Any
 
 import ipyparallel.engine.app as engine_app
+from ipykernel.iostream import IOPubThread
 from traitlets import Int, Unicode, default
 
 from gpulayer_nb.engine.kernel import RankKernel
@@ -48,6 +50,8 @@ class Engine(engine_app.IPEngine):  # type: ignore[misc]  # ipyparallel has no t
 def launch(*, connection_file: str, folder: str, worker: str, slot: int, report_fd: int = -1) -> None:
     """Runs an engine in this process until it is told to end."""
     engine_app.Kernel = RankKernel  # IPEngine names its kernel class through this module global only
+    # With the pipe, what forked loader workers print arrives too. IPEngine makes the thread without it.
+    engine_app.IOPubThread = functools.partial(IOPubThread, pipe=True)
     Engine.launch_instance(
         argv=[
             f"--file={connection_file}",

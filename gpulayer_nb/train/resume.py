@@ -196,7 +196,6 @@ class Saver:
         running.position.epoch, running.position.global_step = checkpoint["epoch"], checkpoint["global_step"]
         self._hooks.call("on_load_checkpoint", checkpoint)
 
-
     def _restore_within_epoch(self, within: dict[str, Any] | None) -> None:
         if within is None:
             return

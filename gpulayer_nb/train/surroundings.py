@@ -105,9 +105,6 @@ def set_up(hooks: Hooks, stage: str) -> Iterator[None]:
         hooks.call("teardown", stage)
 
 
-
-
-
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """No gradients and `eval()` meanwhile; afterwards every part is in the mode it was in."""

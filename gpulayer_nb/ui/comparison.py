@@ -20,6 +20,7 @@ from gpulayer_nb.ui.chart_axes import DPI
 from gpulayer_nb.ui.figure import WIDTH
 from gpulayer_nb.ui.palette import LIGHT, Palette
 from gpulayer_nb.ui.panel import family
+from gpulayer_nb.ui.run_figure import RunFigure
 from gpulayer_nb.ui.typeface import PX, SMALL, TEXT, faces
 
 AXES = {"step": "step", "epoch": "epoch", "time": "minutes"}  # what `by` may be, and what stands below the axis
@@ -49,7 +50,7 @@ def make_comparison(runs: Named, wanted: Sequence[str], *, by: str = "step", pal
     rows = math.ceil(len(wanted) / columns)
     lines = math.ceil(len(runs) / 4)
     height = rows * _HEIGHT + lines * _LEGEND
-    figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI, facecolor=palette.ground, layout="constrained")
+    figure = RunFigure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI, facecolor=palette.ground, layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - lines * _LEGEND / height))  # type: ignore[union-attr,call-arg]  # the constrained one
     panels = [figure.add_subplot(rows, columns, at + 1) for at in range(len(wanted))]

@@ -16,6 +16,7 @@ from gpulayer_nb.ui.chart_axes import DPI, HEIGHT, ChartAxes
 from gpulayer_nb.ui.palette import LIGHT, Palette
 from gpulayer_nb.ui.panel import Chart, ChartModel
 from gpulayer_nb.ui.picture import encoded
+from gpulayer_nb.ui.run_figure import RunFigure
 
 if TYPE_CHECKING:
     from gpulayer_nb.records.history import RunHistory
@@ -39,7 +40,7 @@ class ChartFigure:
         self._margin = margin
         self._scale = scale
         self._palette = palette
-        self.figure = Figure(figsize=(width / DPI, HEIGHT / DPI), dpi=DPI * scale, facecolor=palette.ground)
+        self.figure = RunFigure(figsize=(width / DPI, HEIGHT / DPI), dpi=DPI * scale, facecolor=palette.ground)
         self._canvas = FigureCanvasAgg(self.figure)
         self._backdrop: object = None  # pixels of all that does not move
         self._axes: list[ChartAxes] = []
@@ -94,5 +95,7 @@ class ChartFigure:
 def make_figure(history: RunHistory, *, width: int = WIDTH, palette: Palette = LIGHT) -> Figure:
     """The run's curves as a figure of one's own: `savefig`, `axes` and all else of matplotlib work on it."""
     drawing = ChartFigure(width, scale=1.0, palette=palette, margin=MARGIN)
-    drawing.update(ChartModel(history).chart())
+    chart = ChartModel(history).chart()
+    drawing.update(chart)
+    drawing.figure.alt = chart.alt()
     return drawing.figure

@@ -206,3 +206,20 @@ def test_notebook_7_shows_the_same_view_and_stops_it(lab: Any, page: Page, pictu
     still = page.locator(".jp-OutputArea-output img[alt^='curves up to step']")
     still.wait_for(timeout=30 * MILLISECONDS)
     page.screenshot(path=pictures / "stopped-notebook-7.png")
+
+
+@pytest.mark.e2e
+def test_a_second_press_does_not_wait_for_the_step(lab: Any, page: Page) -> None:
+    stuck = PREPARE.replace("time.sleep(0.0015)", "time.sleep(0.0015 if i < 1280 else 100)")
+    page.goto(lab.url(notebook(lab.folder, stuck, TRAIN.format(epochs=1))))
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60 * MILLISECONDS)
+    page.wait_for_function(KERNEL_IDLE, timeout=60 * MILLISECONDS)
+    running(page, 30)
+    page.wait_for_timeout(2 * MILLISECONDS)  # every rank is in a step that takes minutes
+    page.locator(".gpl-stop").click()
+    page.wait_for_function("() => document.querySelector('.gpl-stop').innerText.includes('Stop now')", timeout=5 * MILLISECONDS)
+    page.wait_for_timeout(1 * MILLISECONDS)
+    assert page.locator(".gpl-stop").is_visible(), "the first press asks only"
+    page.locator(".gpl-stop").click()
+    page.locator(".jp-OutputArea-output img[alt^='curves up to step']").wait_for(timeout=20 * MILLISECONDS)
+    assert page.evaluate(ASK, "import gpulayer_nb as glt; print(glt.runs[-1].state)") == "stopped"

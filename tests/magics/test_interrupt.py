@@ -102,7 +102,8 @@ def test_after_an_interrupted_run_the_next_one_starts_at_once(notebook):
 def test_a_stopped_run_resumed_equals_one_that_was_never_stopped(notebook):
     notebook.ok(SLOW + "\nx = torch.linspace(-1, 1, 64); data = TensorDataset(x, 3 * x)")
     cell = (
-        "%%gpulayer --nodes 2 --devices 2 --epochs 5 {resume}\nmodel = Slow()\ntrain_loader = DataLoader(data, batch_size=2, shuffle=True)\n"
+        "%%gpulayer --nodes 2 --devices 2 --epochs 5 {resume}\n"
+        "model = Slow()\ntrain_loader = DataLoader(data, batch_size=2, shuffle=True)\n"
         "loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)"
     )
     notebook.ok(cell.format(resume="--seed 3"))

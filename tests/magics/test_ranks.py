@@ -142,3 +142,20 @@ def test_a_value_that_cannot_be_sent_is_named_and_the_ranks_go_on(notebook):
     result = notebook.run("%%ranks --as got\nimport threading\nthreading.Lock()")
     assert result.error.startswith("ShippingError: The value of rank 0 cannot be sent to the notebook: ")
     assert notebook.ok("%%ranks\nrank").count("Out:") == 2
+
+
+def test_what_loader_workers_print_is_shown(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\npass")
+    notebook.ok(
+        """
+class Talks(Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, i):
+        print('item', i, flush=True)
+        return i
+"""
+    )
+    text = notebook.ok("%%ranks\nlist(DataLoader(Talks(), num_workers=1));")
+    for rank in range(2):
+        assert f"[rank {rank}] item 0" in text
+        assert f"[rank {rank}] item 1" in text

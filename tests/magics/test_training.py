@@ -255,3 +255,11 @@ def test_optional_parts_of_an_earlier_cell_are_not_those_of_the_next(notebook):
     notebook.ok("val_loader = DataLoader(line_set, batch_size=4)")
     notebook.ok(cell)
     assert notebook.ok("print(sorted(glt.runs[-1].metrics))").strip() == "['loss', 'val_loss']"
+
+
+def test_the_runs_picture_shows_itself_where_pyplot_was_never_imported(notebook):
+    notebook.ok(LINE)
+    notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=2))
+    shown = notebook.run("glt.runs[-1].plot()").outputs[-1]
+    assert "image/png" in shown["data"]
+    assert shown["metadata"]["image/png"]["alt"].startswith("curves up to step 2; loss: ")
