@@ -5,9 +5,10 @@ Runs in the kernel. Owns the order of a run: engines up, names packed, sent, wai
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,59 +144,47 @@ class Session:
             refresh: called about ten times a second while the ranks work, on this thread.
             interrupts: counted from the moment the ranks are at work; each press stops one stage harder.
         """
-        if not self._busy.acquire(blocking=False):
-            raise UsageError("Another run of this notebook is on. Next: wait for it, or stop it with `%gpulayer stop`.")
-        try:
-            return self._run(request, run_id, folder, history, say, refresh, interrupts)
-        finally:
-            self._busy.release()
+        with self._alone():
+            prepared = self._prepare(request, run_id, folder, history, say)
+            connection = self.cluster.connection
+            if connection is None:
+                raise ClusterError("The embedded cluster went away. Next: run the cell again.")
+            conduct = self._conduct = Conduct(
+                connection,
+                EngineWatch(self._folder(), connection),
+                prepared.group,
+                run_id,
+                history,
+                can_ask=request.mode != "ranks",
+                refresh=refresh,
+                timeout_seconds=request.timeout_seconds,
+                presses=lambda: interrupts.presses,
+            )
+            self._listen()
+            interrupts.count()
+            try:
+                outcome = conduct.run(prepared.specs)
+            finally:
+                self._conduct = None
+                connection.forget_results()
+            model, values = self._settle(request, prepared, outcome)
+            return SessionOutcome(prepared.group, outcome, conduct.listener, model, values)
 
-    def _run(
-        self,
-        request: RunRequest,
-        run_id: str,
-        folder: RunFolder,
-        history: RunHistory,
-        say: Say,
-        refresh: Callable[[], None],
-        interrupts: Interrupts,
-    ) -> SessionOutcome:
-        prepared = self._prepare(request, run_id, folder, history, say)
-        group, packer, shipment = prepared.group, prepared.packer, prepared.shipment
-        connection = self.cluster.connection
-        if connection is None:
-            raise ClusterError("The embedded cluster went away. Next: run the cell again.")
-        conduct = self._conduct = Conduct(
-            connection,
-            EngineWatch(self._folder(), connection),
-            group,
-            run_id,
-            history,
-            can_ask=request.mode != "ranks",
-            refresh=refresh,
-            timeout_seconds=request.timeout_seconds,
-            presses=lambda: interrupts.presses,
-        )
-        self._listen()
-        interrupts.count()
-        try:
-            outcome = conduct.run(prepared.specs)
-        finally:
-            self._conduct = None
-            connection.forget_results()
+    def _settle(self, request: RunRequest, prepared: _Prepared, outcome: DriverOutcome) -> tuple[Any, dict[int, Any]]:
+        """Takes what came back, and remembers what the ranks have now."""
+        packer, results = prepared.packer, outcome.results
         if not outcome.group_is_whole:
             self._group.renew()
-        results = outcome.results
         model = self.load(results[0].model) if 0 in results and results[0].model else None
         values = {rank: self.load(result.value) for rank, result in results.items() if result.value}
-        if len(results) == group.topology.world_size and all(result.has_names for result in results.values()):
-            packer.commit(shipment)  # frees the files of what came back too, so it comes after them
+        if len(results) == prepared.group.topology.world_size and all(result.has_names for result in results.values()):
+            packer.commit(prepared.shipment)  # frees the files of what came back too, so it comes after them
             if all(result.state == "finished" for result in results.values()):
                 # the ranks have given these names values of their own: an older one of the notebook must not replace them
                 packer.mark_synced(*bound_names(request.python))
         if request.mode == "train" and model is None:
             packer.send_again(request.names.model)  # half trained on the ranks, and as before in the notebook
-        return SessionOutcome(group, outcome, conduct.listener, model, values)
+        return model, values
 
     def _prepare(self, request: RunRequest, run_id: str, folder: RunFolder, history: RunHistory, say: Say) -> _Prepared:
         """Engines up, names packed; the run's start is on record."""
@@ -227,9 +216,7 @@ class Session:
         Args:
             launch: starts that process, which has to hold the cluster's lease before it returns.
         """
-        if not self._busy.acquire(blocking=False):
-            raise UsageError("Another run of this notebook is on. Next: wait for it, or stop it with `%gpulayer stop`.")
-        try:
+        with self._alone():
             prepared = self._prepare(request, run_id, folder, history, say)
             cluster = self._folder()
             launch(
@@ -237,6 +224,14 @@ class Session:
             )
             self.cluster.let_go()
             self.down()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One run at a time."""
+        if not self._busy.acquire(blocking=False):
+            raise UsageError("Another run of this notebook is on. Next: wait for it, or stop it with `%gpulayer stop`.")
+        try:
+            yield
         finally:
             self._busy.release()
 

@@ -6,6 +6,7 @@ Runs in each rank's process. Owns the store, the group's connections and torchru
 from __future__ import annotations
 
 import os
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +38,7 @@ class GroupKeeper:
         self._connecting_from: sockets.Sockets | None = None
         self._connections: sockets.Sockets = {}
         self._broken = False
+        self._nccl_lock = threading.Lock()
         self._retired: list[Any] = []
 
     def open_store(self, host: str) -> int:
@@ -64,6 +66,9 @@ class GroupKeeper:
             raise RuntimeError("no group was asked for yet")
         # Ranks that left an aborted init may have counted other groups than their peers: the count is part of the store's keys.
         distributed_c10d._world.group_count = 0
+        if spec.backend == "nccl":
+            # torch asks for it where _abort_process_group is used: its watchdog would end the process on an error or a time-out
+            os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         timeout = timedelta(seconds=spec.timeout_seconds)
         before = self._connecting_from = sockets.open_sockets()
         try:
@@ -93,8 +98,14 @@ class GroupKeeper:
         if connecting_from is not None:
             return sockets.cut(sockets.opened_since(connecting_from))
         if self._spec is not None and self._spec.backend == "nccl":
-            distributed_c10d._abort_process_group()
+            self._abort_nccl()
         return sockets.cut(self._connections)
+
+    def _abort_nccl(self) -> None:
+        """NCCL has an abort of its own, which may be called from the control thread while the main thread waits; once a group."""
+        with self._nccl_lock:
+            if dist.is_initialized():
+                distributed_c10d._abort_process_group()
 
     def _retire(self) -> None:
         """Puts the old group away.
