@@ -36,7 +36,8 @@ class Supervisor:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._facts: dict[str, Any] = {}
-        self._engines: dict[int, EngineState] = {}
+        self._engines: dict[int, EngineState] = {}  # by slot
+        self._slots: dict[int, int] = {}  # pid → slot, also of one whose slot a newer engine has taken
         self._hub_ids: dict[int, int] = {}  # pid → ipyparallel's number
         self._doomed: set[int] = set()  # pids we were asked to end
         self._deaths: list[EngineDeath] = []
@@ -122,14 +123,13 @@ class Supervisor:
                 self.on_death(died)
 
     def _take(self, event: dict[str, Any]) -> EngineDied | None:
-        kind = event.pop("event")
-        pid = event.get("pid", 0)
-        event["event"] = kind
+        kind, pid = event["event"], event.get("pid", 0)
         with self._lock:
             if kind == "ready":
                 self._facts = {key: value for key, value in event.items() if key != "event"}
             elif kind == "forked":
                 self._engines[event["slot"]] = EngineState(slot=event["slot"], pid=pid, ticks=process.start_ticks(pid))
+                self._slots[pid] = event["slot"]
             elif kind == "registered":
                 engine = EngineState(slot=event["slot"], pid=pid, ticks=process.start_ticks(pid), uuid=event["uuid"])
                 self._engines[event["slot"]] = engine
@@ -139,14 +139,15 @@ class Supervisor:
         return None
 
     def _bury(self, pid: int, signal_: int | None, exit_code: int | None) -> EngineDied | None:
-        engine = next((engine for engine in self._engines.values() if engine.pid == pid), None)
-        if engine is None:
+        slot = self._slots.pop(pid, None)
+        if slot is None:
             return None
-        del self._engines[engine.slot]
+        if slot in self._engines and self._engines[slot].pid == pid:
+            del self._engines[slot]
         expected = pid in self._doomed
         self._doomed.discard(pid)
-        self._deaths.append(EngineDeath(slot=engine.slot, pid=pid, signal=signal_, exit_code=exit_code, expected=expected))
-        return EngineDied(time=time.time(), worker=self.worker, slot=engine.slot, pid=pid, signal=signal_, exit_code=exit_code)
+        self._deaths.append(EngineDeath(slot=slot, pid=pid, signal=signal_, exit_code=exit_code, expected=expected))
+        return EngineDied(time=time.time(), worker=self.worker, slot=slot, pid=pid, signal=signal_, exit_code=exit_code)
 
     def hub_id(self, pid: int) -> int | None:
         """ipyparallel's number of an engine that has registered."""
