@@ -6,9 +6,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torchrun
+from goal import Goal
 from interleave import Benchmark, Measure
 from kernel import Kernel, fresh_kernel
 
@@ -35,7 +37,7 @@ optimizer.register_step_post_hook(write_time)
 
 @contextmanager
 def contenders() -> Iterator[dict[str, Measure]]:
-    """torchrun, a fresh kernel each time, and one kernel whose group is up."""
+    """The launchers, a fresh kernel each time, and one kernel whose group is up."""
     with tempfile.TemporaryDirectory() as folder, fresh_kernel() as warm:
         stamp = Path(folder, "stamp")
         warm.run("%load_ext gpulayer_nb")
@@ -51,7 +53,13 @@ def contenders() -> Iterator[dict[str, Measure]]:
             started = time.time()
             return _first_step(warm, stamp) - started
 
-        yield {"torchrun, cold": torchrun.start_to_first_step, "kernel, cold": cold_kernel, "cell, warm": warm_cell}
+        yield {
+            "torchrun, cold": partial(torchrun.start_to_first_step, "first_step.py"),
+            "accelerate, cold": partial(torchrun.start_to_first_step, "first_step_accelerate.py"),
+            "lightning, cold": partial(torchrun.start_to_first_step, "first_step_lightning.py"),
+            "kernel, cold": cold_kernel,
+            "cell, warm": warm_cell,
+        }
 
 
 def _first_step(kernel: Kernel, stamp: Path) -> float:
@@ -60,4 +68,11 @@ def _first_step(kernel: Kernel, stamp: Path) -> float:
     return float(stamp.read_text())
 
 
-BENCHMARK = Benchmark(name="first_step", unit="s", peer="torchrun, cold", contenders=contenders)
+BENCHMARK = Benchmark(
+    name="first_step", unit="s", peer="torchrun, cold", contenders=contenders,
+    goals=(
+        Goal(contender="cell, warm", limit=1 / 60, alarm=1 / 15),
+        Goal(contender="cell, warm", kind="value", limit=0.15, alarm=1.0),
+        Goal(contender="kernel, cold", limit=0.55, alarm=1.2),
+    ),
+)  # fmt: skip

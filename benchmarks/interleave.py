@@ -7,17 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from goal import Goal
+
 Measure = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """`contenders()` prepares and yields what to measure by name; `peer` names the one that ratios are taken against."""
+    """`contenders()` prepares and yields what to measure by name; `peer` names the one that ratios are taken against, if any.
+
+    `rounds` caps the rounds of a benchmark that is slow or hardly varies.
+    """
 
     name: str
     unit: str
-    peer: str
+    peer: str | None
     contenders: Callable[[], AbstractContextManager[dict[str, Measure]]]
+    goals: tuple[Goal, ...] = ()
+    rounds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from goal import Goal
 from interleave import Benchmark, Measure
 
 from gpulayer_nb.records.history import RunHistory
@@ -71,4 +72,5 @@ def _runs() -> Iterator[dict[str, Measure]]:
     yield {"1e4 steps": Watched(10_000).milliseconds, "1e6 steps": Watched(1_000_000).milliseconds}
 
 
-BENCHMARK = Benchmark(name="run_view", unit="ms of processor time per update", peer="1e4 steps", contenders=_runs)
+BENCHMARK = Benchmark(name="run_view", unit="ms of processor time per update", peer="1e4 steps", contenders=_runs,
+                      goals=(Goal(contender="1e6 steps", limit=1.5, alarm=2.0),))  # fmt: skip

@@ -16,27 +16,34 @@ HERE = Path(__file__).parent
 TIMEOUT_SECONDS = 300
 
 
-def start_to_first_step() -> float:
-    """Seconds from the start of torchrun to the first optimizer step."""
+def start_to_first_step(script: str) -> float:
+    """Seconds from the start of torchrun to the first optimizer step of a script."""
     started = time.time()
-    return _number("first_step.py") - started
+    return number(script) - started
 
 
-def steps_per_second(workload: str) -> float:
-    """Optimizer steps per second of the hand-written loop."""
-    return _number("plain_loop.py", workload)
+def raise_to_end() -> float:
+    """Seconds from a rank's error until torchrun has ended."""
+    raised = number("raising_loop.py", fails=True)
+    return time.time() - raised
 
 
-def _number(script: str, *arguments: str) -> float:
+def steps_per_second(script: str, workload: str) -> float:
+    """Optimizer steps per second of a peer's loop."""
+    return number(script, workload)
+
+
+def number(script: str, *arguments: str, fails: bool = False, ranks: int = RANKS) -> float:
+    """What rank 0 of a peer's script writes into the file that is its last argument."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", str(_free_port()),
+            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(_free_port()),
              str(HERE / "peers" / script), *arguments, str(answer)],
             env={**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"},
             capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
-        if done.returncode != 0:
+        if (done.returncode != 0) != fails:
             raise SystemExit(f"torchrun of {script} ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return float(answer.read_text())
 

@@ -18,15 +18,20 @@ LEARNING_RATE = 0.01
 
 @dataclass(frozen=True)
 class Workload:
-    """A model and the shape of one sample; `warm_up` steps are not timed, the `timed` steps after them are."""
+    """A model and the shape of one sample; `warm_up` optimizer steps are not timed, the `timed` ones after them are.
+
+    A step takes `accumulate` batches; `precision` is "32" or "bf16-mixed".
+    """
 
     make_model: Callable[[], nn.Module]
     sample_shape: tuple[int, ...]
     warm_up: int
     timed: int
+    accumulate: int = 1
+    precision: str = "32"
 
     def train_set(self) -> TensorDataset:
-        """Random samples, as many as 4 ranks need for an epoch of `STEPS_PER_EPOCH` steps."""
+        """Random samples, as many as 4 ranks need for an epoch of `STEPS_PER_EPOCH` batches each."""
         generator = torch.Generator().manual_seed(0)
         count = RANKS * BATCH_SIZE * STEPS_PER_EPOCH
         samples = torch.randn(count, *self.sample_shape, generator=generator)
@@ -48,4 +53,6 @@ def _cnn() -> nn.Module:
 WORKLOADS = {
     "mlp": Workload(_mlp, (64,), warm_up=200, timed=2000),
     "cnn": Workload(_cnn, (1, 8, 8), warm_up=200, timed=1000),
+    "mlp_accumulated": Workload(_mlp, (64,), warm_up=50, timed=500, accumulate=4),
+    "mlp_bf16": Workload(_mlp, (64,), warm_up=200, timed=1500, precision="bf16-mixed"),
 }

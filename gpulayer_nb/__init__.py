@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpulayer_nb.api.compare import compare as compare
+    from gpulayer_nb.api.launch import launch as launch
     from gpulayer_nb.api.run import Run as Run
     from gpulayer_nb.api.runs import runs as runs
     from gpulayer_nb.api.trainer import Trainer as Trainer
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Run": "gpulayer_nb.api.run",
     "compare": "gpulayer_nb.api.compare",
+    "launch": "gpulayer_nb.api.launch",
     "runs": "gpulayer_nb.api.runs",
     "Trainer": "gpulayer_nb.api.trainer",
     "Module": "gpulayer_nb.train.module",
@@ -79,3 +81,14 @@ def __dir__() -> list[str]:
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext gpulayer_nb`."""
     import_module("gpulayer_nb.magics.extension").load(shell)  # by name, as above: the package itself imports none of its parts
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    """For Jupyter: the panel's server part."""
+    app = import_module("gpulayer_nb.server.app").GpuLayerExtension
+    return [{"module": "gpulayer_nb.server.app", "app": app}]
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    """For `jupyter labextension develop`: where the built panel is."""
+    return [{"src": "labextension", "dest": "gpulayer-nb"}]

@@ -11,11 +11,14 @@ import sys
 from collections.abc import Sequence
 
 import gpulayer_nb
+from gpulayer_nb.api import cluster_command as cluster
 from gpulayer_nb.api import command as runs
+from gpulayer_nb.api import launch_command as launch
 from gpulayer_nb.demo import command as demo
+from gpulayer_nb.doctor import command as doctor
 from gpulayer_nb.errors import GpuLayerError
 
-SUBCOMMANDS = (demo, runs)
+SUBCOMMANDS = (demo, cluster, launch, runs, doctor)
 STOPPED_EXIT_CODE = 130  # what shells give a program that Ctrl-C ended
 
 
@@ -31,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code; a user's mistake is one line on stderr and exit code 1."""
-    chosen = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    chosen = parser().parse_args(words[:end], argparse.Namespace(rest=words[end + 1 :]))  # the rest is for a program we start
     try:
         code: int = chosen.run(chosen)
     except GpuLayerError as error:

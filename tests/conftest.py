@@ -25,6 +25,8 @@ def _own_folders_and_no_stray_process(tmp_path_factory: pytest.TempPathFactory) 
         patch.setenv("OMP_NUM_THREADS", "1")
         for name in ("GPULAYER_HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             patch.setenv(name, str(home / name.lower()))
+        (home / "runtime").mkdir(mode=0o700)
+        patch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))  # clusters of another test run are not there
         yield
         left = _marked_processes(mark)
         deadline = time.monotonic() + GRACE_SECONDS

@@ -33,6 +33,7 @@ PUBLIC_NAMES = [
     "UsageError",
     "__version__",
     "compare",
+    "launch",
     "load_ipython_extension",
     "rank_zero_first",
     "rank_zero_only",
@@ -68,7 +69,7 @@ def test_no_module_of_the_kernel_side_loads_torch_when_imported() -> None:
     """A notebook that only looks at runs, or a cell that brings its own torch, must not wait for it."""
     code = """
 import importlib, pkgutil, gpulayer_nb
-for part in ("magics", "api", "client", "ui", "shipping", "worker", "records", "plan"):
+for part in ("magics", "api", "client", "ui", "export", "shipping", "worker", "records", "plan"):
     package = importlib.import_module("gpulayer_nb." + part)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith("__main__"):

@@ -21,13 +21,23 @@ train_loader = DataLoader(train_set, batch_size=BATCH_SIZE, sampler=sampler)
 loss_fn = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
 
+accumulate, mixed = workload.accumulate, workload.precision == "bf16-mixed"
 step, started = 0, 0.0
 for epoch in itertools.count():
     sampler.set_epoch(epoch)
-    for inputs, labels in train_loader:
-        optimizer.zero_grad()
-        loss_fn(model(inputs), labels).backward()
+    for index, (inputs, labels) in enumerate(train_loader, start=1):
+        if index % accumulate:
+            with model.no_sync():
+                (loss_fn(model(inputs), labels) / accumulate).backward()
+            continue
+        if mixed:
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss_fn(model(inputs), labels)
+        else:
+            loss = loss_fn(model(inputs), labels)
+        (loss if accumulate == 1 else loss / accumulate).backward()
         optimizer.step()
+        optimizer.zero_grad()
         step += 1
         if step == workload.warm_up:
             started = time.time()

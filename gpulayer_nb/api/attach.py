@@ -10,11 +10,10 @@ import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpulayer_nb import process
 from gpulayer_nb.api.detached import driver_of
-from gpulayer_nb.api.returning import put_in_notebook
+from gpulayer_nb.api.returning import load_in_place, put_in_notebook
 from gpulayer_nb.api.run import Run
 from gpulayer_nb.client.session import Session
 from gpulayer_nb.errors import UsageError
@@ -125,16 +124,29 @@ class Watch:
         refresh()
         return True
 
-    def bring_model(self, session: Session) -> Any:
-        """The trained weights into the notebook's model, or the model itself under its name; None if the run left none."""
+    def bring_model(self, session: Session, run: Run) -> None:
+        """The trained weights into the notebook's model, or the model itself under its name, if the run left one.
+
+        Raises:
+            UsageError: the notebook has no such model; says where the weights are.
+        """
         if not self.folder.result.exists():
-            return None
+            return
         result: RankResult = pickle.loads(self.folder.result.read_bytes())
         if result.model is None:
-            return None
+            return
+        returned = session.load(result.model)
         name = self.folder.read_facts().get("model", FitNames().model)
-        self.run.model = put_in_notebook(session, name, session.load(result.model), in_place=result.model_in_place)
-        return self.run.model
+        if run.waiting_model is not None:  # the very object that this kernel gave to `Trainer.fit`
+            load_in_place(run.waiting_model, returned, name or "model")
+            run.model = run.waiting_model
+        elif name is None:
+            raise UsageError(
+                f"The model of run {run.run_id} had no name in its notebook. Its weights are in "
+                f"{run.checkpoints[-1] if run.checkpoints else self.folder.path}. Next: load them with `torch.load`."
+            )
+        else:
+            run.model = put_in_notebook(session, name, returned, in_place=result.model_in_place)
 
 
 def table(root: Path | None = None, last: int = 20) -> str:

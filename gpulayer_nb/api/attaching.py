@@ -8,7 +8,7 @@ from __future__ import annotations
 from gpulayer_nb.api import attach as watching
 from gpulayer_nb.api.current import session
 from gpulayer_nb.api.detached import launch
-from gpulayer_nb.api.execute import begin
+from gpulayer_nb.api.execute import begin, no_room
 from gpulayer_nb.api.run import Run
 from gpulayer_nb.api.runs import runs
 from gpulayer_nb.client.run_request import RunRequest
@@ -32,18 +32,29 @@ def detach(request: RunRequest) -> Run:
 
     try:
         session().detach(request, run_id, folder, starting, say, lambda run: launch(folder, run))
-    except BaseException:
+    except BaseException as error:
         folder.remove()
+        if isinstance(error, OSError):
+            raise no_room(error, folder.path) from None
         raise
     finally:
         view.dismiss()
     run = watching.Watch(folder).run
+    if request.mode == "fit":
+        run.waiting_model = request.values[request.names.model]
     runs.add(run)
     return run
 
 
+def still_on() -> list[Run]:
+    """Runs that this kernel has detached and that are not over."""
+    return [run for run in runs if run.is_elsewhere and run.state not in watching.OVER]
+
+
 def attach(name: str | None, folder: RunFolder | None = None) -> Run:
-    """Shows a run from its beginning and on until it is over. An interrupt ends the watching, not the run.
+    """Shows a run from its beginning and on until it is over; its weights then come into the notebook.
+
+    An interrupt ends the watching, not the run.
 
     Raises:
         GpuLayerError: there is no such run, or it failed.
@@ -51,6 +62,8 @@ def attach(name: str | None, folder: RunFolder | None = None) -> Run:
     from gpulayer_nb.ui.choose import choose_view
 
     watch = watching.Watch(folder or watching.find(name))
+    run = runs.find(watch.run.run_id) or watch.run
+    runs.add(run)
     watch.read()
     view = choose_view(watch.history, stops=False)  # an interrupt here ends the watching only
     view.show()
@@ -63,6 +76,7 @@ def attach(name: str | None, folder: RunFolder | None = None) -> Run:
     finally:
         view.finish()
     if watch.history.state == "failed":
-        raise GpuLayerError(watch.history.message)
-    watch.bring_model(session())
-    return watch.run
+        run.error = GpuLayerError(watch.history.message)
+        raise run.error
+    watch.bring_model(session(), run)
+    return run

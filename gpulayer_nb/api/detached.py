@@ -19,11 +19,11 @@ from pathlib import Path
 from gpulayer_nb import process
 from gpulayer_nb.api.verdict import judge
 from gpulayer_nb.client.conduct import Conduct
-from gpulayer_nb.client.connection import Connection
-from gpulayer_nb.client.engine_watch import EngineWatch
+from gpulayer_nb.client.run_keeper import RunKeeper
 from gpulayer_nb.client.session import DetachedRun
-from gpulayer_nb.client.tap import Tap
 from gpulayer_nb.errors import ClusterError, RunFailed
+from gpulayer_nb.link.connection import Connection
+from gpulayer_nb.link.tap import Tap
 from gpulayer_nb.records.connection_file import read_if_whole
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import RunEnded
@@ -47,13 +47,20 @@ def launch(folder: RunFolder, run: DetachedRun) -> None:
     with log.open("ab") as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "gpulayer_nb.api.detached", str(folder.path)],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(run.lease,), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=run.cluster.inherits, start_new_session=True,
         )  # fmt: skip
     threading.Thread(target=child.wait, name="gpulayer-reap", daemon=True).start()
+    try:
+        _wait_until_it_drives(folder, child, log)
+    except BaseException:
+        child.kill()  # an interrupt too leaves nothing half started
+        raise
+
+
+def _wait_until_it_drives(folder: RunFolder, child: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while driver_of(folder) is None:
         if child.poll() is not None or time.monotonic() > deadline:
-            child.kill()
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
             raise ClusterError(f"The detached run's own process did not start. Last lines of {log}:\n{tail or '(empty)'}")
         time.sleep(0.02)
@@ -89,15 +96,15 @@ def main(path: str) -> None:
         folder.answer_report(lambda: str(conduct.driver.hang_report()))
 
     conduct = Conduct(
-        connection, EngineWatch(run.cluster, connection), run.group, run_id, history,
+        connection, run.cluster.take(connection), run.group, run_id, history,
         can_ask=run.mode != "ranks", refresh=look_for_stops, timeout_seconds=run.timeout_seconds,
+        keeper=RunKeeper.for_specs(folder, run.specs),
     )  # fmt: skip
     info = read_if_whole(run.cluster.client_file)
     if info is None:
         raise ClusterError(f"The controller's connection file is gone: {run.cluster.client_file}.")
     tap = Tap(info, conduct.listener.hear)
     tap.start()
-    run.cluster.add_owner(os.getpid(), process.start_ticks(os.getpid()))
     note_driver(folder)
     outcome = conduct.run(run.specs)
     verdict = judge(run.group, outcome, conduct.listener.failures, run.mode)
@@ -108,6 +115,7 @@ def main(path: str) -> None:
     folder.write_facts({**folder.read_facts(), "state": verdict.state, "ended": time.time(), "error": str(verdict.error or "")})
     folder.append(RunEnded(time=time.time(), state=verdict.state, message=str(verdict.error or "")))
     tap.end()
+    run.cluster.leave()
     connection.close()
 
 

@@ -5,6 +5,7 @@ Runs in the kernel's main thread. Owns the order only.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gpulayer_nb.api.current import namespace
 from gpulayer_nb.api.detached import note_driver
-from gpulayer_nb.api.returning import bring_model, bring_values
+from gpulayer_nb.api.returning import bring_callbacks, bring_model, bring_values
 from gpulayer_nb.api.run import Run
 from gpulayer_nb.api.runs import runs
 from gpulayer_nb.api.verdict import Verdict, judge
@@ -28,6 +30,7 @@ from gpulayer_nb.records.record import RunEnded
 from gpulayer_nb.records.run_folder import RunFolder, default_root, new_run_id
 
 _TEMPORARY = "gpulayer-cell-"
+_NOTHING_RAN = "stopped before the ranks were at work; nothing ran."
 
 
 class View(Protocol):
@@ -66,7 +69,10 @@ def execute(session: Session, request: RunRequest, make_view: Callable[[RunHisto
         RunStopped: the user stopped it.
     """
     with Interrupts().taken() as interrupts:
-        ended = _to_the_end(session, request, make_view, finish, interrupts)
+        try:
+            ended = _to_the_end(session, request, make_view, finish, interrupts)
+        except KeyboardInterrupt:  # while the view was made: its first import takes seconds
+            raise RunStopped(_NOTHING_RAN) from None
     if ended.run.error is not None:
         raise ended.run.error from None
     if interrupts.presses:  # too late to stop anything, but "run all cells" stops
@@ -88,10 +94,9 @@ def _to_the_end(
     """The run from its start to the view's final form; what went wrong is in the run's `error`."""
     run_id, history = new_run_id(), RunHistory()
     folder = begin(run_id, request)
-    note_driver(folder)
     run = Run(run_id, folder, history)
-    view = make_view(history)
-    view.show()
+    session.begin(request)  # what a view imports takes long too
+    view = _shown(make_view, history, folder)
     asked = 0
 
     def say(text: str) -> None:
@@ -112,7 +117,9 @@ def _to_the_end(
         verdict = judge(outcome.group, outcome.ranks, outcome.listener.failures, request.mode)
         _bring_back(session, request, run, outcome, verdict)
     except KeyboardInterrupt:
-        verdict = Verdict("stopped", RunStopped("stopped before the ranks were at work; nothing ran."), refused=outcome is None)
+        verdict = Verdict("stopped", RunStopped(_NOTHING_RAN), refused=outcome is None)
+    except OSError as error:
+        verdict = Verdict("failed", no_room(error, folder.path), refused=outcome is None)
     except BaseException as error:  # noqa: BLE001  whatever keeps a run from starting or ending is raised below, after the view is closed
         verdict = Verdict("failed", error, refused=outcome is None)
     run.error = verdict.error
@@ -130,6 +137,16 @@ def _to_the_end(
         runs.add(run)
         finish(view, outcome)
     return _Ended(run, outcome)
+
+
+def _shown(make_view: Callable[[RunHistory], V], history: RunHistory, folder: RunFolder) -> V:
+    try:
+        view = make_view(history)
+        view.show()
+    except BaseException:  # an interrupt too
+        folder.remove()
+        raise
+    return view
 
 
 def _write_end(folder: RunFolder, ended: RunEnded, facts: dict[str, Any], verdict: Verdict) -> None:
@@ -154,10 +171,17 @@ def begin(run_id: str, request: RunRequest) -> RunFolder:
     except OSError as error:
         if request.mode == "ranks":
             return _begin_in(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), run_id, request)
-        raise UsageError(
-            f"The run folder {(request.root or default_root()) / 'runs' / run_id} cannot be written: {error.strerror}. "
-            "Nothing was started. Next: make room, or set GPULAYER_HOME to a folder that can be written."
-        ) from None
+        raise no_room(error, (request.root or default_root()) / "runs" / run_id) from None
+
+
+def no_room(error: OSError, folder: Path) -> UsageError:
+    """The words for a file that cannot be written before the ranks are at work; `folder` is the run's."""
+    place = Path(str(error.filename)) if error.filename else folder
+    what = "The run folder" if place.is_relative_to(folder) or folder.is_relative_to(place) else "The file"
+    return UsageError(
+        f"{what} {folder if what == 'The run folder' else place} cannot be written: {error.strerror or error}. "
+        "Nothing was started. Next: make room, or set GPULAYER_HOME to a folder that can be written."
+    )
 
 
 def _is_temporary(folder: RunFolder) -> bool:
@@ -166,9 +190,30 @@ def _is_temporary(folder: RunFolder) -> bool:
 
 def _begin_in(root: Path | None, run_id: str, request: RunRequest) -> RunFolder:
     folder = RunFolder.create(run_id, root)
+    try:
+        return _filled(folder, run_id, request)
+    except BaseException:
+        folder.remove()  # nothing half made is left among the runs
+        raise
+
+
+def _filled(folder: RunFolder, run_id: str, request: RunRequest) -> RunFolder:
     folder.write_cell(request.source)
     folder.write_facts(asked_for(run_id, request))
+    if not request.detach:
+        note_driver(folder)
+    elif request.root is not None:
+        _make_findable(folder)
     return folder
+
+
+def _make_findable(folder: RunFolder) -> None:
+    """A detached run in a folder of the user's own is found, and stopped, where all runs of this machine are looked for."""
+    link = default_root() / "runs" / folder.path.name
+    if link != folder.path:
+        with contextlib.suppress(OSError):  # then it is found by its `Run` alone
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(folder.path.resolve(), target_is_directory=True)
 
 
 def asked_for(run_id: str, request: RunRequest) -> dict[str, Any]:
@@ -178,9 +223,17 @@ def asked_for(run_id: str, request: RunRequest) -> dict[str, Any]:
         "state": "starting",
         "num_nodes": request.topology.num_nodes,
         "devices": request.topology.devices,
-        "model": request.names.model,
+        "model": model_name(request),
         "begun": time.time(),
     }
+
+
+def model_name(request: RunRequest) -> str | None:
+    """How the notebook calls the run's model; None if it has no name of its own."""
+    if request.mode != "fit":
+        return request.names.model
+    model = request.values.get(request.names.model)
+    return next((name for name, value in namespace().items() if value is model and not name.startswith("_")), None)
 
 
 def _bring_back(session: Session, request: RunRequest, run: Run, outcome: SessionOutcome, verdict: Verdict) -> None:
@@ -190,6 +243,7 @@ def _bring_back(session: Session, request: RunRequest, run: Run, outcome: Sessio
         run.values = bring_values(outcome) if request.collect else []
     else:
         run.model = bring_model(session, request, outcome)
+        bring_callbacks(session, request, outcome)
 
 
 def _facts(run: Run, request: RunRequest, history: RunHistory) -> dict[str, Any]:

@@ -5,12 +5,14 @@ Runs in the kernel. Touches torch objects through their own methods only; must n
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.session import Session, SessionOutcome
 from gpulayer_nb.errors import ShippingError, UsageError
+from gpulayer_nb.shipping.free_names import bound_names
 
 
 def bring_model(session: Session, request: RunRequest, outcome: SessionOutcome) -> Any:
@@ -52,6 +54,19 @@ def load_in_place(model: Any, state: dict[str, Any], name: str) -> None:
     for what, names in parts.items():
         if names:
             warnings.warn(f"{', '.join(names)} of `{name}` {what}; the notebook's `{name}` is unchanged there.", stacklevel=2)
+
+
+def bring_callbacks(session: Session, request: RunRequest, outcome: SessionOutcome) -> None:
+    """Rank 0's plain attributes into the notebook's callbacks, such as `best_model_path`; not into those that the cell made."""
+    result = outcome.ranks.results.get(0)
+    name = request.names.callbacks
+    if result is None or result.callbacks is None or result.called_fit or name in bound_names(request.python):
+        return
+    own = request.values.get(name) if request.mode == "fit" else session.namespace.get(name)
+    returned = pickle.loads(result.callbacks)
+    if isinstance(own, (list, tuple)) and len(own) == len(returned):
+        for callback, attributes in zip(own, returned, strict=True):
+            vars(callback).update(attributes)
 
 
 def bring_values(outcome: SessionOutcome) -> list[Any]:

@@ -5,11 +5,15 @@ Lives in the kernel. Owns nothing that is not in its history or folder. Must not
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpulayer_nb.api.checkpoint import Checkpoint
+from gpulayer_nb.api.far_checkpoints import far_folder
+from gpulayer_nb.errors import ClusterError
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.run_folder import RunFolder
 
@@ -26,6 +30,7 @@ class Run:
         model: the notebook's model with the weights this run left in it; None before the end or for a run without a model.
         values: of a `%%ranks` run, the last expression's value of each rank, in rank order.
         error: the exception the run ended with, or None.
+        exit_codes: of a launch, how each rank's process ended (negative: a signal's number; None: not known).
     """
 
     def __init__(self, run_id: str, folder: RunFolder, history: RunHistory, follow: Callable[[], None] | None = None) -> None:
@@ -35,6 +40,9 @@ class Run:
         self.model: Any = None
         self.values: list[Any] = []
         self.error: BaseException | None = None
+        self.is_elsewhere = follow is not None  # another process drives it
+        self.waiting_model: Any = None  # of a detached run, the object that gets the weights on attach
+        self.exit_codes: dict[int, int | None] = {}
         self._files, self._past = folder, history
 
     @property
@@ -88,10 +96,18 @@ class Run:
         return ["".join(f"{line.text}\n" for line in self._history.output.lines(rank)) for rank in ranks]
 
     @property
-    def checkpoints(self) -> list[Path]:
-        """Checkpoints in the order in which they were saved; one that was replaced later is not there any more."""
-        paths = dict.fromkeys(Path(saved.path) for saved in self._history.checkpoints)
-        return [path for path in paths if path.exists()]
+    def checkpoints(self) -> list[Checkpoint]:
+        """Checkpoints in the order in which they were saved; one that was replaced later is not there any more.
+
+        They are paths on the machine of rank 0; `run.checkpoints[-1].fetch()` brings one here if that is another one.
+        """
+        paths = list(dict.fromkeys(Path(saved.path) for saved in self._history.checkpoints))
+        far = far_folder(self._files)
+        if far is None:
+            return [Checkpoint.at(path, None, self._files.checkpoints) for path in paths if path.exists()]
+        with contextlib.suppress(ClusterError):  # then all are listed, and `fetch` says why it cannot
+            paths = far.existing(paths)
+        return [Checkpoint.at(path, far, self._files.checkpoints) for path in paths]
 
     def plot(self) -> Figure:
         """A matplotlib figure of every averaged metric over the steps."""

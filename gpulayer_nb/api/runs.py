@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from gpulayer_nb.api.run import Run
@@ -16,7 +16,12 @@ class Runs(Sequence[Run]):
         self._runs: list[Run] = []
 
     def add(self, run: Run) -> None:
-        self._runs.append(run)
+        """Puts a run at the end; one that is here already stays in its place."""
+        if run not in self._runs:
+            self._runs.append(run)
+
+    def find(self, run_id: str) -> Run | None:
+        return next((run for run in self._runs if run.run_id == run_id), None)
 
     @overload
     def __getitem__(self, index: int) -> Run: ...
@@ -28,6 +33,9 @@ class Runs(Sequence[Run]):
         except IndexError:
             have = f"{len(self._runs)} so far" if self._runs else "none so far"
             raise UsageError(f"There is no run {index} in this kernel ({have}). Next: train one with `%%gpulayer`.") from None
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._runs))
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -58,6 +58,19 @@ def topology_for(num_nodes: Any, devices: Any, present: Topology | None, *, acce
 
 
 def check_target(target: str) -> str:
-    if target != "local":
-        raise UsageError(f"target is {target!r}; this release runs on `local`, the engines on this machine.")
-    return target
+    """What it names is found when it is needed.
+
+    Raises:
+        UsageError: it cannot name anything.
+    """
+    if not isinstance(target, str) or not target.strip():
+        raise UsageError(
+            f"target is {target!r}; it is `local`, `remote`, the name of a running cluster, an ipyparallel profile, "
+            "or the path of a connection file."
+        )
+    return target.strip()
+
+
+def target_for(asked: str | None, present: str | None) -> str:
+    """Where to run: what is left out is where the present ranks are, else this machine."""
+    return asked or present or "local"

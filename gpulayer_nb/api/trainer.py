@@ -11,27 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpulayer_nb.api.resuming import with_folder
-from gpulayer_nb.api.shape import check_target, seconds, topology_for
+from gpulayer_nb.api.launch_options import checked_launch_options
+from gpulayer_nb.api.shape import check_target, seconds, target_for, topology_for
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.accelerator import check_accelerator
-from gpulayer_nb.records.fit_names import FitNames
 from gpulayer_nb.records.fit_options import FitOptions
-
-# Names under which a fit's objects travel; nobody writes these by hand.
-_NAMES = FitNames(
-    model="_gpulayer_model",
-    train_loader="_gpulayer_train_loader",
-    val_loader="_gpulayer_val_loader",
-    loss_fn="_gpulayer_loss_fn",
-    optimizer="_gpulayer_optimizer",
-    scheduler="_gpulayer_scheduler",
-    metrics="_gpulayer_metrics",
-    callbacks="_gpulayer_callbacks",
-)
-_DATA_MODULE = "_gpulayer_data_module"
-_LOGGERS = "_gpulayer_loggers"
-_LAUNCH_OPTIONS = ("env", "timeout")
 
 
 class Trainer:
@@ -47,7 +31,8 @@ class Trainer:
         accelerator: "auto", "cpu", "cuda" or "mps".
         devices: ranks on each node; "auto" is 1 on the CPU.
         num_nodes: nodes; on this machine they are simulated, each a group of processes.
-        target: where to run; "local" is this machine.
+        target: where to run: "local" (this machine), "remote", the name of a running cluster, an ipyparallel profile, or a
+            connection file; by default where the notebook's ranks are, else "local".
         precision: "32", "bf16-mixed" or "16-mixed".
         logger: a CSVLogger, a TensorBoardLogger, anything with their three methods, or a list of them; True: a CSVLogger.
         default_root_dir: run folders are made in its `runs`.
@@ -66,7 +51,7 @@ class Trainer:
         accelerator: str = "auto",
         devices: int | str = "auto",
         num_nodes: int = 1,
-        target: str = "local",
+        target: str | None = None,
         precision: str | int = "32",
         accumulate_grad_batches: int = 1,
         gradient_clip_val: float | None = None,
@@ -88,13 +73,17 @@ class Trainer:
     ) -> None:
         self.topology = topology_for(num_nodes, devices, None, accelerator=accelerator, default_devices=1)
         self.accelerator = check_accelerator(accelerator)
-        self.target = check_target(target)
+        self.target = None if target is None else check_target(target)
         self.callbacks = list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]
         self.logger = logger
         self._loggers()  # refuses what is no logger now, not on the ranks
+        if self.callbacks:
+            from gpulayer_nb.train.callback import check_callbacks
+
+            check_callbacks(self.callbacks)
         self._last_run: Path | None = None
         self.default_root_dir = None if default_root_dir is None else Path(default_root_dir)
-        self.launch_options = _checked_launch_options(launch_options)
+        self.launch_options = checked_launch_options(launch_options)
         self.options = FitOptions(
             max_epochs=None if max_epochs == -1 else max_epochs,
             max_steps=None if max_steps == -1 else max_steps,
@@ -123,10 +112,12 @@ class Trainer:
         *,
         datamodule: Any = None,
         ckpt_path: str | Path | None = None,
+        detach: bool = False,
     ) -> Any:
         """Trains `model` in place.
 
         Args:
+            detach: return at once; the run goes on without this process, and its weights come with `run.attach()`.
             ckpt_path: go on where a checkpoint was written: its path, "last" or "best" (of this trainer's last run, else of the
                 newest run that has one).
 
@@ -142,7 +133,9 @@ class Trainer:
         options = self._options(ckpt_path)
         context = _context()
         if context is None:
-            return self._on_ranks("fit", model, train_loader, val_loader, datamodule, options)
+            return self._on_ranks("fit", model, train_loader, val_loader, datamodule, options, detach=detach)
+        if detach:
+            raise UsageError("A fit on a rank cannot be detached. Next: write `--detach` behind `%%gpulayer`.")
         from gpulayer_nb.train.fit import fit
 
         result = fit(model, train_loader, val_loader, options=options, datamodule=datamodule, **self._here(context))
@@ -228,28 +221,37 @@ class Trainer:
 
         return check_loggers(self.logger)
 
-    def _on_ranks(self, mode: str, model: Any, train_loader: Any, val_loader: Any, datamodule: Any, options: FitOptions) -> Any:
+    def _on_ranks(
+        self,
+        mode: str,
+        model: Any,
+        train_loader: Any,
+        val_loader: Any,
+        datamodule: Any,
+        options: FitOptions,
+        detach: bool = False,
+    ) -> Any:
+        from gpulayer_nb.api.attaching import detach as go_on_alone
         from gpulayer_nb.api.current import session
         from gpulayer_nb.api.execute import execute
-        from gpulayer_nb.client.run_request import RunRequest
+        from gpulayer_nb.api.fit_request import fit_request
         from gpulayer_nb.ui.choose import choose_view
 
-        values = {_NAMES.model: model, _NAMES.train_loader: train_loader, _NAMES.val_loader: val_loader}
-        values |= {_NAMES.callbacks: self.callbacks or None, _LOGGERS: self._loggers() or None, _DATA_MODULE: datamodule}
-        own_folder = any(getattr(callback, "dirpath", None) is not None for callback in self.callbacks)  # a ModelCheckpoint's
-        request = RunRequest(
-            mode=mode,
+        request = fit_request(
+            mode,
+            {"model": model, "train_loader": train_loader, "val_loader": val_loader, "datamodule": datamodule},
+            callbacks=self.callbacks,
+            loggers=self._loggers(),
             topology=self.topology,
             accelerator=self.accelerator,
-            options=options if own_folder else with_folder(options, self.default_root_dir, self._last_run),
-            names=_NAMES,
-            values={name: value for name, value in values.items() if value is not None},
-            collect=mode == "predict",
-            group_timeout_seconds=self.launch_options.get("timeout"),
-            env=self.launch_options.get("env", {}),
+            target=target_for(self.target, session().target),
+            options=options,
+            launch_options=self.launch_options,
             root=self.default_root_dir,
+            last_run=self._last_run,
+            detach=detach,
         )
-        run = execute(session(), request, choose_view).run
+        run = go_on_alone(request) if detach else execute(session(), request, choose_view).run
         if mode == "fit":
             self._last_run = run.folder
         return run
@@ -259,13 +261,3 @@ def _context() -> Any:
     """The rank's surroundings, None in the notebook's kernel."""
     module = sys.modules.get("gpulayer_nb.train.context")
     return None if module is None else module.current()
-
-
-def _checked_launch_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    options = dict(given or {})
-    unknown = [name for name in options if name not in _LAUNCH_OPTIONS]
-    if unknown:
-        raise UsageError(
-            f"launch_options has no {', '.join(map(repr, unknown))}; it takes {' and '.join(map(repr, _LAUNCH_OPTIONS))}."
-        )
-    return options

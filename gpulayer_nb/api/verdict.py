@@ -24,7 +24,9 @@ class Verdict:
 def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed], mode: str) -> Verdict:
     """The first cause alone decides; what followed from it is left out."""
     world = group.topology.world_size
-    failures = [*failures, *(r.failure for r in outcome.results.values() if r.failure is not None and r.failure not in failures)]
+    told = {failure.rank: failure for failure in failures}  # a rank's later record has the drawn traceback
+    told.update({rank: result.failure for rank, result in outcome.results.items() if result.failure is not None})
+    failures = list(told.values())
     lost = [loss for loss in outcome.losses if not loss.killed_by_us]
     first = first_failure(failures)
     tracebacks = {failure.rank: failure.traceback for failure in failures}
@@ -32,14 +34,12 @@ def judge(group: ReadyGroup, outcome: DriverOutcome, failures: list[RankFailed],
         return Verdict("failed", errors.RunFailed(_timed_out(outcome)))
     if outcome.stopped_by == "user" and not lost and (first is None or first.consequence):
         return Verdict("stopped", errors.RunStopped(_stopped(outcome, mode, world)))
-    if first is not None and not first.consequence:
+    if lost and (first is None or first.consequence):
+        return Verdict("failed", errors.RunFailed(describe_loss(lost[0], world - len(outcome.losses)), tracebacks=tracebacks))
+    if first is not None:
         kind = getattr(errors, first.error_type, None)
         if isinstance(kind, type) and issubclass(kind, errors.GpuLayerError) and kind is not errors.RunFailed:
             return Verdict("failed", kind(first.message), refused=first.global_step in (None, 0))
-        return Verdict("failed", _raised(group, outcome, first, tracebacks))
-    if lost:
-        return Verdict("failed", errors.RunFailed(describe_loss(lost[0], world - len(outcome.losses)), tracebacks=tracebacks))
-    if first is not None:
         return Verdict("failed", _raised(group, outcome, first, tracebacks))
     states = {result.state for result in outcome.results.values()}
     if outcome.stopped_by == "user" or ("stopped" in states and outcome.stopped_by):

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from gpulayer_nb.client.connection import Connection
+from gpulayer_nb.client.cluster import EngineWatch
 from gpulayer_nb.client.driver import Driver, DriverOutcome
-from gpulayer_nb.client.engine_watch import EngineWatch
 from gpulayer_nb.client.listener import RunListener
 from gpulayer_nb.client.rank_group import ReadyGroup
+from gpulayer_nb.client.run_keeper import RunKeeper
+from gpulayer_nb.link.connection import Connection
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import Notice
 from gpulayer_nb.records.run_spec import RunSpec
@@ -34,19 +35,18 @@ class Conduct:
         refresh: Callable[[], None],
         timeout_seconds: float | None,
         presses: Callable[[], int] = lambda: 0,
+        keeper: RunKeeper | None = None,
     ) -> None:
         wake = threading.Event()
         numbers = connection.engines()
         ranks = {numbers[one.engine]: one.place.rank for one in group.assignments if one.engine in numbers}
-        self.listener = RunListener(run_id, ranks, history, wake.set)
+        self.listener = RunListener(run_id, ranks, history, wake.set, keeper)
         self.driver = Driver(
             connection,
             group,
             self.listener,
             wake,
-            kill=watch.kill,
-            death_of=watch.death_of,
-            is_gone=watch.is_gone,
+            watch=watch,
             can_ask=can_ask,
             refresh=refresh,
             timeout_seconds=timeout_seconds,

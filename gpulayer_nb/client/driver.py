@@ -12,23 +12,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer_nb.client.connection import Connection
+from gpulayer_nb.client.cluster import EngineWatch
 from gpulayer_nb.client.first_cause import RankLoss, who
 from gpulayer_nb.client.hang_report import HangReport, report
 from gpulayer_nb.client.listener import RunListener
 from gpulayer_nb.client.rank_group import ReadyGroup
 from gpulayer_nb.client.stop_ladder import ASK, CUT, KILL, StopLadder
+from gpulayer_nb.link.connection import Connection
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.call import RUN
 from gpulayer_nb.records.run_spec import RankResult, RunSpec
 from gpulayer_nb.records.whereabouts import Whereabouts
-from gpulayer_nb.records.worker_state import EngineDeath
 
 _TICK_SECONDS = 0.1
 _REPEAT_INTERRUPT_SECONDS = 1.0  # an interrupt can be swallowed by a bare `except:` in the user's loop
 _LAST_RECORDS_SECONDS = 2.0
 _QUIET_SECONDS = 10.0  # without a step, or in one cell
 _LOOK_SECONDS = 5.0
+_LOOKS_BEFORE, _BETWEEN_LOOKS_SECONDS = 2, 0.15  # who goes on is hardly seen at the same line three times
+_KILL_AGAIN_SECONDS, _GIVE_UP_SECONDS = 5.0, 30.0  # after the first kill
+_LEAVING_SECONDS = 12.0  # that a rank may take to come back after it has left the user's code
 _HUB_SECONDS = 1.0  # after which the hub should have told that an engine has gone
 
 
@@ -53,9 +56,7 @@ class Driver:
         listener: RunListener,
         wake: threading.Event,
         *,
-        kill: Callable[[list[int]], None],
-        death_of: Callable[[int], EngineDeath | None],
-        is_gone: Callable[[int], bool],
+        watch: EngineWatch,
         can_ask: bool,
         refresh: Callable[[], None],
         timeout_seconds: float | None = None,
@@ -68,7 +69,7 @@ class Driver:
         self._stalled_seconds, self._warn = stalled_seconds, warn
         self._stopping = stopping
         self._connection, self._group, self._listener, self._wake = connection, group, listener, wake
-        self._kill, self._death_of, self._is_gone, self._refresh = kill, death_of, is_gone, refresh
+        self._watch, self._refresh = watch, refresh
         self._gone_since: dict[int, float] = {}
         self._can_ask, self._timeout = can_ask, timeout_seconds
         self._run_id = ""
@@ -77,7 +78,7 @@ class Driver:
         self._losses: dict[int, RankLoss] = {}
         self._ladder = StopLadder()
         self._stopped_by = ""
-        self._interrupted_at = 0.0
+        self._interrupted_at = self._killed_at = 0.0
         self._gaps: dict[int, float] = {}
         self._hang: HangReport | None = None
         self._looked_at = 0.0
@@ -135,6 +136,8 @@ class Driver:
             self._climb(CUT, now)
         if self._ladder.tick(now):
             self._act()
+        if self._ladder.stage == KILL:
+            self._insist(now)
         if self._ladder.stage == CUT and now - self._interrupted_at > _REPEAT_INTERRUPT_SECONDS:
             self._interrupt()
         if not self._ladder.stage:
@@ -158,17 +161,17 @@ class Driver:
 
     def _is_gone_for_good(self, rank: int) -> bool:
         """The hub tells of a lost engine, unless it is gone too."""
-        if not self._is_gone(self._group.identity(rank).pid):
+        if not self._watch.is_gone(self._group.engines[rank]):
             return False
         since = self._gone_since.setdefault(rank, time.monotonic())
         return time.monotonic() - since > _HUB_SECONDS
 
     def _lose(self, rank: int) -> None:
-        pid = self._group.identity(rank).pid
-        assignment = self._group.assignments[rank]
-        self._losses[rank] = RankLoss(
-            assignment.place, assignment.worker, pid, self._death_of(pid), killed_by_us=self._ladder.stage == KILL
-        )
+        assignment, pid = self._group.assignments[rank], self._group.identity(rank).pid
+        by_us = self._ladder.stage == KILL and not self._watch.is_cut_off(assignment.engine)
+        death = self._watch.death_of(assignment.engine)
+        why = self._watch.why_lost(assignment.engine) if death is None and not by_us else None
+        self._losses[rank] = RankLoss(assignment.place, assignment.worker, pid, death, killed_by_us=by_us, why=why)
 
     def _press(self) -> None:
         self._stopped_by = self._stopped_by or "user"
@@ -188,7 +191,19 @@ class Driver:
             self._ask(wire.ABORT)
             self._interrupt()
         elif self._ladder.stage == KILL:
-            self._kill([self._group.identity(rank).slot for rank in self._waiting()])
+            self._killed_at = time.monotonic()
+            leaving = self._leaving() if self._killed_at - self._ladder.since < _LEAVING_SECONDS else set()
+            stuck = [self._group.engines[rank] for rank in self._waiting() if rank not in leaving]
+            if stuck:
+                self._watch.kill(stuck)
+
+    def _insist(self, now: float) -> None:
+        """A rank that is not even gone after it was killed (its machine is cut off, its worker hangs) is given up in the end."""
+        if now - self._killed_at > _KILL_AGAIN_SECONDS:
+            self._act()
+        if now - self._ladder.since > _GIVE_UP_SECONDS:
+            for rank in self._waiting():
+                self._lose(rank)
 
     def _interrupt(self) -> None:
         self._interrupted_at = time.monotonic()
@@ -198,13 +213,27 @@ class Driver:
         engines = [self._group.engines[rank] for rank in self._waiting()]
         return self._connection.request(engines, request, {"run_id": self._run_id}, timeout_seconds=1.0)
 
+    def _leaving(self) -> set[int]:
+        """Ranks that have left the user's code and are on their way back: slow, not stuck, so they keep their variables."""
+        engines = {self._group.engines[rank]: rank for rank in self._waiting()}
+        replies = self._connection.request(engines, wire.STACKS, timeout_seconds=1.0)
+        return {engines[engine] for engine, reply in replies.items() if not reply.get("busy", True)}
+
     def hang_report(self) -> HangReport:
         """Where every rank is now, and who waits for whom. Any thread may ask."""
+        earlier: list[Whereabouts] = []
+        for _ in range(_LOOKS_BEFORE):
+            earlier += self._whereabouts()[0]
+            time.sleep(_BETWEEN_LOOKS_SECONDS)
+        found, missing = self._whereabouts()
+        return report(found, missing, self._who, earlier)
+
+    def _whereabouts(self) -> tuple[list[Whereabouts], list[int]]:
+        """Of the ranks that answer, and the ranks that do not."""
         engines = self._group.engines
         replies = self._connection.request(engines, wire.STACKS, timeout_seconds=2.0)
         found = [Whereabouts.from_dict(_bare(replies[engine])) for engine in engines if engine in replies]
-        missing = [rank for rank, engine in enumerate(engines) if engine not in replies]
-        return report(found, missing, self._who)
+        return found, [rank for rank, engine in enumerate(engines) if engine not in replies]
 
     def _who(self, rank: int) -> str:
         assignment = self._group.assignments[rank]

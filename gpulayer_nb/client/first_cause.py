@@ -23,6 +23,7 @@ class RankLoss:
     pid: int
     death: EngineDeath | None
     killed_by_us: bool = False  # it did not answer, so we ended it: a consequence
+    why: str | None = None  # what is known if no death is
 
 
 def who(place: RankPlace, worker: str) -> str:
@@ -50,6 +51,8 @@ def describe_failure(failure: RankFailed, place: RankPlace, worker: str, others_
         f"All {world_size} engines are up" if others_up == world_size else f"{others_up} of {count(world_size, 'engine')} are up"
     )
     next_step = f"Next: correct the cell and run it again, or look around with `%%ranks {place.rank}`."
+    if failure.error_type == "ModuleNotFoundError":
+        next_step = "Next: install it where that worker runs; modules of your own are found beside the notebook."
     message = failure.message.strip() or "(no message)"
     return f"{failure.error_type}: {message} — {', '.join(where)}. {engines}, with their variables. {next_step}"
 
@@ -59,6 +62,11 @@ def describe_loss(loss: RankLoss, released: int) -> str:
     subject = who(loss.place, f"{loss.worker}, pid {loss.pid}")
     subject = subject[0].upper() + subject[1:]
     death = loss.death
+    if death is None and loss.why:
+        return (
+            f"{subject} is lost: {loss.why}. The other {count(released, 'rank')} were released. "
+            "Next: see to that machine and its `gpulayer worker`, then run the cell again; it goes to workers that are there."
+        )
     if death is None:
         how = "is gone; its worker does not know how"
     elif death.signal == signals.SIGKILL:

@@ -25,18 +25,33 @@ class HangReport:
         return f"{self.verdict}\n{self.table}"
 
 
-def report(ranks: Sequence[Whereabouts], missing: Sequence[int], who: Callable[[int], str]) -> HangReport:
-    """Describes a run that does not go on.
+def report(
+    ranks: Sequence[Whereabouts], missing: Sequence[int], who: Callable[[int], str], earlier: Sequence[Whereabouts] = ()
+) -> HangReport:
+    """Describes where the ranks of a run are, and whether it can go on.
 
     Args:
         ranks: of every rank that answered.
+        earlier: the same, moments before; ranks that go on are never seen at one place, since they are asked one after the other.
         missing: ranks that did not answer.
         who: a rank in words.
     """
-    verdict, blocked = _verdict(ranks, missing)
+    if not missing and _goes_on(ranks, earlier):
+        verdict, blocked = "The ranks go on: nobody is stuck.", False
+    else:
+        verdict, blocked = _verdict(ranks, missing)
     lines = [f"  {who(where.rank)}: {_place(where)}" for where in ranks]
     lines += [f"  {who(rank)}: does not answer" for rank in missing]
     return HangReport(verdict, "\n".join(lines), blocked)
+
+
+def _goes_on(ranks: Sequence[Whereabouts], earlier: Sequence[Whereabouts]) -> bool:
+    """A rank that waits now and was elsewhere a moment ago was let go in between: its exchange is no dead one.
+
+    The gradient exchange is not counted in `entered`, so the stack tells too.
+    """
+    waiting = {where.rank: where for where in ranks if _waits_in(where)}
+    return any(where.rank in waiting and where != waiting[where.rank] for where in earlier)
 
 
 def _verdict(ranks: Sequence[Whereabouts], missing: Sequence[int]) -> tuple[str, bool]:

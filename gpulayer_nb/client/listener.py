@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpulayer_nb.client.run_keeper import RunKeeper
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import RankDone, RankFailed, RankOutput, decode
 from gpulayer_nb.records.sequencer import Sequencer
@@ -21,12 +22,21 @@ class RunListener:
 
     Args:
         ranks: rank of each engine, by ipyparallel's number: an engine's output carries nothing else.
+        keeper: writes down what ranks on other machines cannot.
 
     Attributes:
         displays: what ranks displayed (plots, tables): (rank, MIME bundle, metadata).
     """
 
-    def __init__(self, run_id: str, ranks: Mapping[int, int], history: RunHistory, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        ranks: Mapping[int, int],
+        history: RunHistory,
+        wake: Callable[[], None],
+        keeper: RunKeeper | None = None,
+    ) -> None:
+        self._keeper = keeper
         self._run_id, self._ranks, self._history, self._wake = run_id, dict(ranks), history, wake
         self._lock = threading.Lock()
         self._sequencers = {rank: Sequencer() for rank in self._ranks.values()}
@@ -47,6 +57,8 @@ class RunListener:
             return
         if kind == "stream":
             self._history.apply(RankOutput(time=time.time(), rank=rank, stream=content["name"], text=content["text"]))
+            if self._keeper is not None:
+                self._keeper.output(rank, content["text"])
         elif kind == "display_data":
             self.displays.append((rank, content["data"], content.get("metadata", {})))
 
@@ -59,6 +71,8 @@ class RunListener:
 
     def _apply(self, batches: list[dict[str, Any]]) -> None:
         for batch in batches:
+            if self._keeper is not None:
+                self._keeper.batch(batch)
             for data in batch["records"]:
                 record = decode(data)
                 if record is None:

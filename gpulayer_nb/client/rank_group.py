@@ -8,11 +8,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from gpulayer_nb.client.connection import Connection
-from gpulayer_nb.client.embedded import EmbeddedCluster, Say
+from gpulayer_nb.client.cluster import Cluster, Say
 from gpulayer_nb.errors import ClusterError
-from gpulayer_nb.plan.accelerator import backend_for, choose_accelerator
-from gpulayer_nb.plan.assignment import RankAssignment, assign
+from gpulayer_nb.plan.accelerator import backend_for
+from gpulayer_nb.plan.assignment import RankAssignment
 from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.records.call import OPEN_STORE
 from gpulayer_nb.records.run_spec import GroupSpec
@@ -20,7 +19,6 @@ from gpulayer_nb.records.wire import EngineIdentity
 
 DEFAULT_TIMEOUT_SECONDS = 120.0  # of a collective: our own abort is much faster; this is for a network that swallows packets
 _STORE_SECONDS = 20.0
-_LOOPBACK = ("127.0.0.1", "lo")
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class ReadyGroup:
     spec: GroupSpec
     accelerator: str
     fresh: bool
+    has_mps: bool = False
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -39,10 +38,7 @@ class ReadyGroup:
         return tuple(assignment.engine for assignment in self.assignments)
 
     def identity(self, rank: int) -> EngineIdentity:
-        identity = EngineIdentity.parse(self.assignments[rank].engine)
-        if identity is None:
-            raise ClusterError(f"Rank {rank} is not one of our engines: {self.assignments[rank].engine}")
-        return identity
+        return EngineIdentity.of(self.assignments[rank].engine)
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -52,10 +48,15 @@ class ReadyGroup:
 
 
 class RankGroup:
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._spec: GroupSpec | None = None
         self._engines: tuple[str, ...] = ()
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """ipyparallel uuids of the present ranks, in rank order; empty before the first run."""
+        return self._engines
 
     def renew(self) -> None:
         """The group was cut or lost a member: the next cell gets a new one."""
@@ -65,12 +66,9 @@ class RankGroup:
         self, topology: Topology, accelerator: str, timeout_seconds: float | None, env: dict[str, str], say: Say
     ) -> ReadyGroup:
         """Engines of this shape and a group's description; the ranks build the group when they read it."""
-        fresh = self._cluster.ensure(topology, say)
-        worker = self._cluster.worker()
-        chosen = choose_accelerator(
-            accelerator, topology, cuda_devices=worker.cuda_devices, mps=worker.mps, where=f"worker {worker.name}"
-        )
-        assignments = assign(topology, [worker])
+        fresh = self._cluster.ensure(topology, accelerator, say)
+        ranks = self._cluster.ranks(accelerator)
+        chosen, assignments = ranks.accelerator, ranks.assignments
         engines = tuple(assignment.engine for assignment in assignments)
         timeout = timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         spec = self._spec
@@ -81,32 +79,24 @@ class RankGroup:
             or spec.timeout_seconds != timeout
             or spec.env != env
         ):
-            spec = self._spec = self._describe(self._connection(), engines, backend_for(chosen), timeout, env)
+            spec = self._spec = self._describe(assignments[0], backend_for(chosen), timeout, env)
             self._engines = engines
-        return ReadyGroup(topology, assignments, spec, chosen, fresh)
+        return ReadyGroup(topology, assignments, spec, chosen, fresh, ranks.has_mps)
 
-    def _describe(
-        self, connection: Connection, engines: tuple[str, ...], backend: str, timeout: float, env: dict[str, str]
-    ) -> GroupSpec:
-        address, interface = _LOOPBACK
-        opened = connection.call(engines[0], OPEN_STORE, address)
+    def _describe(self, first: RankAssignment, backend: str, timeout: float, env: dict[str, str]) -> GroupSpec:
+        opened = self._cluster.connection.call(first.engine, OPEN_STORE, first.address)
         try:
             port = opened.get(timeout=_STORE_SECONDS)
         except TimeoutError as error:
             raise ClusterError(
-                f"Rank 0 opened no rendezvous port in {_STORE_SECONDS:.0f} s. Next: `%gpulayer down`, then run again."
+                f"Rank 0 on worker {first.worker} opened no rendezvous port in {_STORE_SECONDS:.0f} s. "
+                "Next: `%gpulayer down`, then run again."
             ) from error
         return GroupSpec(
             key=secrets.token_hex(6),
             backend=backend,
-            master_addr=address,
+            master_addr=first.address,
             master_port=port,
             timeout_seconds=timeout,
-            interface=interface,
             env=env,
         )
-
-    def _connection(self) -> Connection:
-        if self._cluster.connection is None:
-            raise ClusterError("The embedded cluster is not up. Next: run the cell again.")
-        return self._cluster.connection

@@ -19,6 +19,7 @@ class RunRequest:
     mode: str
     topology: Topology
     accelerator: str = "auto"
+    target: str = "local"
     source: str = ""  # as typed, line 1 is the notebook's line 1
     python: str = ""  # the same as plain Python, for the search for names
     cell: int = 0

@@ -6,27 +6,31 @@ Runs in the kernel. Owns the order of a run: engines up, names packed, sent, wai
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from gpulayer_nb.client.cluster import Cluster, HandedOver, Say
 from gpulayer_nb.client.conduct import Conduct
 from gpulayer_nb.client.driver import DriverOutcome
-from gpulayer_nb.client.embedded import EmbeddedCluster, Say
-from gpulayer_nb.client.engine_watch import EngineWatch
+from gpulayer_nb.client.embedded import EmbeddedCluster
 from gpulayer_nb.client.hang_report import HangReport
 from gpulayer_nb.client.interrupts import Interrupts
 from gpulayer_nb.client.listener import RunListener
+from gpulayer_nb.client.provision.provisioned import ProvisionedClusters
+from gpulayer_nb.client.provision.wishes import Wishes
 from gpulayer_nb.client.rank_group import RankGroup, ReadyGroup
+from gpulayer_nb.client.run_keeper import RunKeeper
 from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.client.run_specs import rank_specs, run_started, uses_of_a_fit
-from gpulayer_nb.client.tap import Tap
+from gpulayer_nb.client.targets import REMOTE, open_target
 from gpulayer_nb.errors import ClusterError, UsageError
-from gpulayer_nb.plan.topology import Topology
-from gpulayer_nb.records.cluster_folder import ClusterFolder
+from gpulayer_nb.link.tap import Tap
+from gpulayer_nb.plan.accelerator import note_on_choice
+from gpulayer_nb.plan.topology import Topology, count
 from gpulayer_nb.records.connection_file import read_if_whole
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import Notice
@@ -68,50 +72,92 @@ class _Prepared:
 
 @dataclass(frozen=True)
 class DetachedRun:
-    """What the process that drives a detached run needs. `lease` is the file descriptor it has to inherit."""
+    """What the process that drives a detached run needs. `cluster.inherits` are file descriptors it has to have."""
 
     mode: str
     group: ReadyGroup
     specs: list[RunSpec]
-    cluster: ClusterFolder
-    lease: int
+    cluster: HandedOver
     timeout_seconds: float | None
 
 
 class Session:
     """Belongs to one namespace (a notebook's). One run at a time."""
 
+    cluster: Cluster
+
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
-        self.cluster = EmbeddedCluster()
-        self._group = RankGroup(self.cluster)
+        self._use(EmbeddedCluster())
         self._packer: Packer | None = None
         self._unpacker = Unpacker(namespace)
         self._tap: Tap | None = None
-        self._tapped: Path | None = None
+        self._tapped: dict[str, Any] | None = None
         self._conduct: Conduct | None = None
+        self._provisioned = ProvisionedClusters()
         self._busy = threading.Lock()
+        self.last_training: RunRequest | None = None  # what `%gpulayer export` writes down
 
     @property
     def topology(self) -> Topology | None:
         """The shape of the ranks that are up, if any are."""
         return self.cluster.topology
 
-    def up(self, topology: Topology, say: Say) -> bool:
+    @property
+    def target(self) -> str | None:
+        """Where cells run that name no target: on the cluster chosen last, until `down`; None if none is chosen."""
+        return self.cluster.target if self.cluster.is_elsewhere or self.topology is not None else None
+
+    def up(self, topology: Topology, accelerator: str, target: str, say: Say) -> bool:
         """Brings ranks of this shape up; True if they are new processes."""
-        fresh = self.cluster.ensure(topology, say)
+        self._go_to(target, say)
+        fresh = self.cluster.ensure(topology, accelerator, say)
         if fresh:
             self._forget()
         return fresh
 
+    def begin(self, request: RunRequest) -> None:
+        """Where `run` will need new ranks on this machine, their processes start now."""
+        if isinstance(self.cluster, EmbeddedCluster) and request.target == self.cluster.target:
+            with contextlib.suppress(UsageError), self._alone():  # another run is on: `run` says so
+                self.cluster.begin(request.topology)
+
+    def provision(self, wishes: Wishes, say: Say) -> None:
+        """Brings a cluster up on other machines; from then on it is a target by its name, until `down`."""
+        with self._alone():
+            self._provisioned.add(wishes, say)
+
+    def _go_to(self, target: str, say: Say) -> None:
+        """Makes the cluster that `target` names the present one; ranks of another are left, and end."""
+        here = self.cluster.target
+        stays = target == here or (target == REMOTE and self.cluster.is_elsewhere)
+        self._provisioned.check(here if stays else target)
+        if stays:
+            return
+        chosen = open_target(target)
+        if self.topology is not None:
+            say(f"leaving the ranks on {self.cluster.target}")
+        self._leave()
+        self._use(chosen)
+
+    def _use(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._group = RankGroup(cluster)
+
     def down(self) -> None:
-        """Ends the ranks and everything that belongs to them."""
+        """Ends the ranks and everything that belongs to them, clusters that this notebook has brought up too."""
+        self._leave()
+        self._provisioned.end()
+
+    def _leave(self) -> None:
         self._forget()
         self._packer = None
         if self._tap is not None:
             self._tap.end()
             self._tap = self._tapped = None
         self.cluster.end()
+        if self.cluster.is_elsewhere:
+            self._use(EmbeddedCluster())
 
     def stop(self) -> bool:
         """Asks the run that is on to stop, from any thread; again for one stage harder. False if no run is on."""
@@ -120,6 +166,16 @@ class Session:
             return False
         conduct.driver.request_stop()
         return True
+
+    def ask_rank_zero(self, request: str, content: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
+        """Rank 0's answer to a control request, busy or not; nothing if no ranks are up or it does not answer in time."""
+        engines = self._group.engines
+        if self.topology is None or not engines:
+            return {}
+        connection = self.cluster.connection
+        if engines[0] not in connection.engines():
+            return {}
+        return connection.request(engines[:1], request, content, timeout_seconds).get(engines[0], {})
 
     def hang_report(self) -> HangReport | None:
         """Where every rank of the run that is on is now; None if no run is on."""
@@ -147,11 +203,9 @@ class Session:
         with self._alone():
             prepared = self._prepare(request, run_id, folder, history, say)
             connection = self.cluster.connection
-            if connection is None:
-                raise ClusterError("The embedded cluster went away. Next: run the cell again.")
             conduct = self._conduct = Conduct(
                 connection,
-                EngineWatch(self._folder(), connection),
+                self._provisioned.watch(self.cluster.target, self.cluster.watch()),
                 prepared.group,
                 run_id,
                 history,
@@ -159,6 +213,7 @@ class Session:
                 refresh=refresh,
                 timeout_seconds=request.timeout_seconds,
                 presses=lambda: interrupts.presses,
+                keeper=RunKeeper.for_specs(folder, prepared.specs),
             )
             self._listen()
             interrupts.count()
@@ -188,19 +243,36 @@ class Session:
 
     def _prepare(self, request: RunRequest, run_id: str, folder: RunFolder, history: RunHistory, say: Say) -> _Prepared:
         """Engines up, names packed; the run's start is on record."""
+        self._go_to(request.target, say)
         before = self.topology
         group = self._group.ensure(request.topology, request.accelerator, request.group_timeout_seconds, dict(request.env), say)
         if group.fresh:
             self._forget()
-        packer = self._packer = self._packer or Packer(self.namespace, BlobStore(self._blobs()), reserved=RESERVED)
+        packer = self._packer = self._packer or Packer(self.namespace, BlobStore(self.cluster.blobs), reserved=RESERVED)
         shipment = self._pack(packer, request)
+        if request.mode in ("train", "fit"):
+            self.last_training = request
         started = run_started(request, run_id, group)
-        folder.append(started)
+        try:
+            folder.append(started)
+        except OSError:
+            if request.mode != "ranks":  # what such a cell has to say is in the notebook: it needs no record on a full disk
+                raise
         history.apply(started)
         if group.fresh and before is not None:
             history.apply(Notice(text=_new_processes(before, request.topology)))
-        specs = rank_specs(request, run_id, folder, group, shipment, self._blobs(), self.namespace)
+        if note := note_on_choice(request.accelerator, group.accelerator, request.topology, mps=group.has_mps):
+            history.apply(Notice(text=note))
+        specs = self._specs(request, run_id, folder, group, shipment)
         return _Prepared(group, packer, shipment, specs)
+
+    def _specs(self, request: RunRequest, run_id: str, folder: RunFolder, group: ReadyGroup, shipment: Shipment) -> list[RunSpec]:
+        specs = rank_specs(request, run_id, folder, group, shipment, self.cluster, self.namespace)
+        if not specs[0].folder:
+            first = group.assignments[0]
+            where = {"client_file": str(self.cluster.client_file), "worker": first.key, "name": first.worker}
+            folder.elsewhere.write_text(json.dumps(where))
+        return specs
 
     def detach(
         self,
@@ -218,12 +290,12 @@ class Session:
         """
         with self._alone():
             prepared = self._prepare(request, run_id, folder, history, say)
-            cluster = self._folder()
-            launch(
-                DetachedRun(request.mode, prepared.group, prepared.specs, cluster, self.cluster.lease, request.timeout_seconds)
-            )
+            target = self.cluster.target
+            handed = self._provisioned.hand_over(target, self.cluster.hand_over())
+            launch(DetachedRun(request.mode, prepared.group, prepared.specs, handed, request.timeout_seconds))
             self.cluster.let_go()
-            self.down()
+            self._provisioned.let_go(target)
+            self._leave()
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -255,14 +327,6 @@ class Session:
             self._packer.mark_synced(*unpacked.names)
         return unpacked.values["value"]
 
-    def _folder(self) -> ClusterFolder:
-        if self.cluster.folder is None:
-            raise ClusterError("The embedded cluster is not up. Next: run the cell again.")
-        return self.cluster.folder
-
-    def _blobs(self) -> Path:
-        return self._folder().blobs
-
     def _forget(self) -> None:
         """The ranks are new processes: they have nothing, and no group."""
         self._group.renew()
@@ -270,19 +334,17 @@ class Session:
             self._packer.forget()
 
     def _listen(self) -> None:
-        folder = self.cluster.folder
-        if folder is None or self._tapped == folder.client_file:
+        file = self.cluster.client_file
+        info = read_if_whole(file)
+        if info is None:
+            raise ClusterError(f"The controller's connection file is gone: {file}. Next: `%gpulayer down`, then run again.")
+        if self._tap is not None and self._tapped == info:
             return
         if self._tap is not None:
             self._tap.end()
-        info = read_if_whole(folder.client_file)
-        if info is None:
-            raise ClusterError(
-                f"The controller's connection file is gone: {folder.client_file}. Next: `%gpulayer down`, then run again."
-            )
         self._tap = Tap(info, self._hear)
         self._tap.start()
-        self._tapped = folder.client_file
+        self._tapped = info
 
     def _hear(self, topic: str, message: dict[str, Any]) -> None:
         conduct = self._conduct
@@ -293,4 +355,4 @@ class Session:
 def _new_processes(before: Topology, now: Topology) -> str:
     if before == now:
         return "A rank that had ended was replaced: its variables are gone, and those of the notebook were sent again to all."
-    return f"{now}: new processes, so the variables of the former {before.world_size} ranks are gone."
+    return f"{now}: new processes, so the variables of the former {count(before.world_size, 'rank')} are gone."

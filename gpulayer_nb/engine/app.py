@@ -47,17 +47,25 @@ class Engine(engine_app.IPEngine):  # type: ignore[misc]  # ipyparallel has no t
                 raise
 
 
-def launch(*, connection_file: str, folder: str, worker: str, slot: int, report_fd: int = -1) -> None:
-    """Runs an engine in this process until it is told to end."""
-    engine_app.Kernel = RankKernel  # IPEngine names its kernel class through this module global only
+def adapt_ipyparallel() -> None:
+    """Changes what IPEngine offers no other way to change: globals of its module."""
+    engine_app.Kernel = RankKernel
+    # While ipyparallel 9.2 turns the streams over it prints its log handlers, into what becomes the first cell's output.
+    engine_app.print = lambda *_, **__: None
     # With the pipe, what forked loader workers print arrives too. IPEngine makes the thread without it.
     engine_app.IOPubThread = functools.partial(IOPubThread, pipe=True)
+
+
+def launch(*, connection_file: str, folder: str, worker: str, slot: int, report_fd: int = -1) -> None:
+    """Runs an engine in this process until it is told to end."""
+    adapt_ipyparallel()
     Engine.launch_instance(
         argv=[
             f"--file={connection_file}",
             f"--profile-dir={folder}",
             "--IPEngine.timeout=60",  # seconds to wait for the controller's answer; 5 is too little on a busy machine
             "--IPEngine.enable_nanny=False",  # the worker's supervisor watches instead
+            "--HistoryManager.enabled=False",  # the notebook has it; here nobody reads the data base
             "--log-level=40",
         ],
         worker_name=worker,

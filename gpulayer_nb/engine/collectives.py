@@ -20,9 +20,14 @@ _NAMES = (
 
 
 class CollectiveLog:
-    """Read from the control thread while the main thread works."""
+    """Read from the control thread while the main thread works.
 
-    def __init__(self) -> None:
+    Args:
+        before: called before each collective; may raise in its place.
+    """
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._before = before
         self.inside: str | None = None
         self.entered = 0  # collectives of this run, the present one included
 
@@ -41,6 +46,7 @@ class CollectiveLog:
         def remembered(*args: Any, **kwargs: Any) -> Any:
             if self.inside is not None:
                 return function(*args, **kwargs)
+            self._before()
             self.inside = name
             self.entered += 1
             try:

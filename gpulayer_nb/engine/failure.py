@@ -5,30 +5,23 @@ Runs in each rank's process. Owns the search for the user's own line and the gue
 
 from __future__ import annotations
 
-import re
+import time
 import traceback
 from types import TracebackType
 from typing import Any
 
-from gpulayer_nb.errors import GpuLayerError
+from gpulayer_nb.errors import ClusterError, GpuLayerError
+from gpulayer_nb.records.echoes import ECHO_TYPES, is_echo_text
 from gpulayer_nb.records.record import RankFailed
-
-# What gloo, NCCL and the store say when a peer has gone or our own abort has cut the connection (torch 2.6–2.13).
-_ECHO = re.compile(
-    r"connection (closed|reset) by peer|broken pipe|connection was likely closed|Application timeout caused pair closure"
-    r"|socket (error|closed)|Socket is not connected|recvBytes|sendBytes|Software caused connection abort|Transport endpoint"
-    r"|writev|readv|NCCL communicator was aborted|read error|wait timeout",
-    re.IGNORECASE,
-)
 
 
 def is_echo(error: BaseException, group_was_cut: bool) -> bool:
     """Whether the error only says that another rank has failed, or that we were told to stop."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, ClusterError)):  # a group that could not be made: another may have failed meanwhile
         return True
-    if type(error).__name__ in ("DistBackendError", "DistNetworkError", "DistStoreError"):
+    if type(error).__name__ in ECHO_TYPES:
         return True
-    return isinstance(error, RuntimeError) and (_ECHO.search(str(error)) is not None or (group_was_cut and "gloo" in str(error)))
+    return isinstance(error, RuntimeError) and (is_echo_text(str(error)) or (group_was_cut and "gloo" in str(error)))
 
 
 def user_line(shell: Any, trace: TracebackType | None) -> tuple[int | None, int | None]:
@@ -40,23 +33,21 @@ def user_line(shell: Any, trace: TracebackType | None) -> tuple[int | None, int 
     return None, None
 
 
-def describe(shell: Any, rank: int, error: BaseException, text: str, group_was_cut: bool, position: Any) -> RankFailed:
-    """The record of a failure.
+def describe(shell: Any, rank: int, error: BaseException, group_was_cut: bool, position: Any) -> RankFailed:
+    """The record of a failure, with Python's own traceback: IPython's takes a quarter of a second, while peers would wait.
 
     Args:
-        text: the traceback as shown to the user; made here if empty.
         position: where the fit was (`epoch`, `batch_index`, `global_step`), or None.
     """
     cell, line = user_line(shell, error.__traceback__)
     if isinstance(error, SyntaxError) and line is None:
         line = error.lineno
-    if not text and not isinstance(error, GpuLayerError):
-        text = "\n".join(shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__))
     return RankFailed(
+        time=time.time(),
         rank=rank,
         error_type=type(error).__name__,
         message=_message(error),
-        traceback=text,
+        traceback="" if isinstance(error, GpuLayerError) else "".join(traceback.format_exception(error)),
         cell=cell,
         cell_line=line,
         epoch=getattr(position, "epoch", None),
@@ -64,6 +55,13 @@ def describe(shell: Any, rank: int, error: BaseException, text: str, group_was_c
         global_step=getattr(position, "global_step", None),
         consequence=is_echo(error, group_was_cut),
     )
+
+
+def draw(shell: Any, error: BaseException) -> str:
+    """The traceback as IPython shows it to a user; empty for an error whose message says all."""
+    if isinstance(error, GpuLayerError):
+        return ""
+    return "\n".join(shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__))
 
 
 def _message(error: BaseException) -> str:

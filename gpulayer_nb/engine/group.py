@@ -6,7 +6,12 @@ Runs in each rank's process. Owns the store, the group's connections and torchru
 from __future__ import annotations
 
 import os
+import re
+import socket
 import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +21,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # where tor
 from torch.distributed import distributed_c10d
 
 from gpulayer_nb.engine import sockets
+from gpulayer_nb.errors import ClusterError
 from gpulayer_nb.plan.topology import RankPlace, Topology
 from gpulayer_nb.records.run_spec import GroupSpec
 
@@ -23,6 +29,11 @@ from gpulayer_nb.records.run_spec import GroupSpec
 _init_process_group = dist.init_process_group
 _destroy_process_group = dist.destroy_process_group
 _new_group = dist.new_group
+
+STORE_SECONDS = 20.0  # to reach rank 0's rendezvous
+ARRIVAL_SECONDS = 30.0  # for all ranks to come there: whoever did not reach it has said so by then
+CONNECT_SECONDS = 25.0  # for every pair of ranks to connect then; gloo alone would try for five times a collective's limit
+_UNREACHABLE = re.compile(r"tim(ed|e) ?out|refused|failed to connect|unreachable|no route|unable to find address", re.IGNORECASE)
 
 
 class GroupKeeper:
@@ -34,16 +45,25 @@ class GroupKeeper:
         self._place: RankPlace | None = None
         self._store: Store | None = None
         self._own_store: TCPStore | None = None  # rank 0 serves it
+        self._own_store_sockets: sockets.Sockets = {}
         self._inits = 0  # groups made in the present spec: each needs its own keys in the store
         self._connecting_from: sockets.Sockets | None = None
         self._connections: sockets.Sockets = {}
+        self._to_the_store: sockets.Sockets = {}  # among these
         self._broken = False
+        self._gave_up = False  # the limit for connecting has passed
         self._nccl_lock = threading.Lock()
         self._retired: list[Any] = []
+        self._replaced: dict[str, str | None] = {}  # variables that the last run has set, as they were
 
     def open_store(self, host: str) -> int:
         """Rank 0: serves a new store on a free port of `host`; returns the port."""
-        self._own_store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        before = sockets.open_sockets()
+        # By itself the store listens on every address of the machine, and anyone who reaches it may read and write.
+        listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024)
+        port = listening.getsockname()[1]
+        self._own_store = TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+        self._own_store_sockets = sockets.opened_since(before)
         return int(self._own_store.port)
 
     @property
@@ -57,7 +77,7 @@ class GroupKeeper:
             return
         self._retire()
         self._spec, self._topology, self._place = spec, topology, place
-        self._inits, self._broken, self._connections, self._store = 0, False, {}, None
+        self._inits, self._broken, self._gave_up, self._connections, self._store = 0, False, False, {}, None
         self._connect()
 
     def _connect(self) -> None:
@@ -73,33 +93,84 @@ class GroupKeeper:
         before = self._connecting_from = sockets.open_sockets()
         try:
             if self._store is None:
-                if place.rank == 0 and self._own_store is not None and self._own_store.port == spec.master_port:
-                    self._store = self._own_store
-                else:
-                    self._store = TCPStore(
-                        spec.master_addr, spec.master_port, is_master=False, timeout=timeout, wait_for_workers=False
-                    )
-            _init_process_group(
-                spec.backend,
-                store=PrefixStore(f"{spec.key}/{self._inits}", self._store),
-                rank=place.rank,
-                world_size=topology.world_size,
-                timeout=timeout,
-            )
+                with self._connecting(f"rank {place.rank} did not reach the rendezvous of rank 0", STORE_SECONDS + 2):
+                    self._store = self._reach_store(spec, place)
+                self._to_the_store = {**self._own_store_sockets, **sockets.opened_since(before)}
+            prefix = f"{spec.key}/{self._inits}"
+            _wait_for_all(PrefixStore(f"{prefix}/arrived", self._store), place.rank, topology.world_size)
+            with self._connecting(f"rank {place.rank} did not reach every other rank", CONNECT_SECONDS):
+                _init_process_group(
+                    spec.backend,
+                    store=PrefixStore(prefix, self._store),
+                    rank=place.rank,
+                    world_size=topology.world_size,
+                    timeout=timeout,
+                )
         finally:
             self._connecting_from = None
         self._inits += 1
         self._connections = sockets.opened_since(before)
+
+    def _reach_store(self, spec: GroupSpec, place: RankPlace) -> Store:
+        if place.rank == 0 and self._own_store is not None and self._own_store.port == spec.master_port:
+            return self._own_store
+        limit = timedelta(seconds=min(STORE_SECONDS, spec.timeout_seconds))
+        store = TCPStore(spec.master_addr, spec.master_port, is_master=False, timeout=limit, wait_for_workers=False)
+        store.set_timeout(timedelta(seconds=spec.timeout_seconds))
+        return store
+
+    @contextmanager
+    def _connecting(self, failing: str, limit_seconds: float) -> Iterator[None]:
+        """Torch has waits without a limit in here: when time is up, what still waits is cut. An error then names addresses."""
+        limit = threading.Timer(limit_seconds, self._give_up_connecting)
+        limit.daemon = True
+        limit.start()
+        try:
+            yield
+        except RuntimeError as error:  # torch's own are
+            if self._broken or not (self._gave_up or _UNREACHABLE.search(str(error))):
+                raise  # others have failed, or we were cut
+            raise ClusterError(self._unreachable(failing, error)) from error
+        finally:
+            limit.cancel()
+
+    def _give_up_connecting(self) -> None:
+        connecting_from = self._connecting_from
+        if connecting_from is not None:
+            self._gave_up = True
+            self._cut({**self._own_store_sockets, **sockets.opened_since(connecting_from)})
+
+    def _unreachable(self, failing: str, error: RuntimeError) -> str:
+        spec = self._spec
+        where = f" at {spec.master_addr}:{spec.master_port}{f' on {spec.interface}' if spec.interface else ''}" if spec else ""
+        said = (str(error).strip().splitlines() or [""])[0][:200]
+        return (
+            f"The ranks could not connect: {failing}{where} ({said}). Nothing was run. "
+            "Next: see that no firewall closes ports between the workers and that their addresses are right, then run again."
+        )
 
     def abort(self) -> int:
         """Cuts every connection of the group, also while it is being made; any thread may call. Returns how many were cut."""
         self._broken = True
         connecting_from = self._connecting_from
         if connecting_from is not None:
-            return sockets.cut(sockets.opened_since(connecting_from))
+            return self._cut({**self._own_store_sockets, **sockets.opened_since(connecting_from)})
         if self._spec is not None and self._spec.backend == "nccl":
             self._abort_nccl()
-        return sockets.cut(self._connections)
+        sockets.settle(self._connections)
+        return self._cut(self._connections)
+
+    def _cut(self, connections: sockets.Sockets) -> int:
+        return sockets.cut(connections, self._to_the_store)
+
+    def refuse_if_cut(self) -> None:
+        """Before a collective: one that begins while the group is being cut would be half sent.
+
+        Raises:
+            RuntimeError: the group was cut.
+        """
+        if self._broken and self._connecting_from is None:
+            raise RuntimeError("gloo: the connections of this rank's group were cut")
 
     def _abort_nccl(self) -> None:
         """NCCL has an abort of its own, which may be called from the control thread while the main thread waits; once a group."""
@@ -161,7 +232,51 @@ class GroupKeeper:
         if spec.interface:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", spec.interface)
             os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={spec.interface}")
-        os.environ.update(spec.env)
+        self._set_own(spec.env)
+        _check_interface(os.environ.get("GLOO_SOCKET_IFNAME", ""))
+
+    def _set_own(self, wanted: Mapping[str, str]) -> None:
+        """The variables that the user asked for; what an earlier run asked for is as it was before it."""
+        for name, value in self._replaced.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._replaced = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
+
+
+def _check_interface(names: str) -> None:
+    """Gloo itself would say it on one rank, and let the others wait.
+
+    Raises:
+        ClusterError: this machine has no such network interface; lists those it has.
+    """
+    own = [name for _, name in socket.if_nameindex()]
+    missing = [name for name in names.split(",") if name and name not in own]
+    if missing:
+        raise ClusterError(
+            f"GLOO_SOCKET_IFNAME is {names}, but {socket.gethostname()} has no network interface {', '.join(missing)}; "
+            f"it has {', '.join(own)}. Next: name one of these, or leave the variable out."
+        )
+
+
+def _wait_for_all(store: Store, rank: int, world_size: int) -> None:
+    """Every rank has come to the rendezvous when this returns. An interrupt or a cut connection ends the wait at once.
+
+    Raises:
+        ClusterError: some did not come; names them.
+    """
+    store.set(str(rank), "")
+    missing, pause, deadline = [str(other) for other in range(world_size)], 0.001, time.monotonic() + ARRIVAL_SECONDS
+    while missing := [other for other in missing if not store.check([other])]:
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"Rank {', '.join(missing[:8])} did not come to the rendezvous in {ARRIVAL_SECONDS:.0f} s. Nothing was run. "
+                "Next: run the cell again."
+            )
+        time.sleep(pause)
+        pause = min(0.05, 2 * pause)
 
 
 def device_of(accelerator: str, place: RankPlace) -> torch.device:

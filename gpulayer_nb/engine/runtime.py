@@ -14,14 +14,14 @@ import random
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import torch
 
-from gpulayer_nb.engine import failure
+from gpulayer_nb.engine import failure, looking
 from gpulayer_nb.engine.cell import PREDEFINED, CellOutcome, run_cell
 from gpulayer_nb.engine.collectives import CollectiveLog
 from gpulayer_nb.engine.evaluating import evaluate_names
@@ -29,10 +29,13 @@ from gpulayer_nb.engine.fitting import fit_names
 from gpulayer_nb.engine.group import GroupKeeper, device_of
 from gpulayer_nb.engine.interrupts import InterruptGate
 from gpulayer_nb.engine.publisher import Publisher
-from gpulayer_nb.engine.status import Pulse, memory_bytes
+from gpulayer_nb.engine.stats import rank_stats
+from gpulayer_nb.engine.status import Pulse
+from gpulayer_nb.engine.user_modules import UserModules
+from gpulayer_nb.errors import ShippingError
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.record import RankDone, RankFailed
-from gpulayer_nb.records.run_folder import RunFolder
+from gpulayer_nb.records.run_folder import RunFolder, default_root
 from gpulayer_nb.records.run_spec import RankResult, RunSpec
 from gpulayer_nb.records.whereabouts import Frame, Whereabouts
 from gpulayer_nb.shipping.blobs import BlobStore
@@ -52,14 +55,17 @@ class Runtime:
         self.group = GroupKeeper()
         self.group.face_scripts()
         self._gate = InterruptGate()
-        self._collectives = CollectiveLog()
+        self._collectives = CollectiveLog(self.group.refuse_if_cut)
         self._collectives.watch()
         self._stop = threading.Event()
         self._has_names = False
+        self._announced: RankFailed | None = None
         self._rank = -1
         self._position = FitPosition()
         self._publisher: Publisher | None = None
-        self._unpacker = Unpacker(kernel.shell.user_ns)
+        self._blobs = ""
+        self._modules = UserModules()
+        self._unpacker = Unpacker(kernel.shell.user_ns, lambda ref: BlobStore(self._blobs).load(ref))
         for prompt in ("ps1", "ps2", "ps3"):  # IPython's; Lightning takes a process that has one for a console without ranks
             sys.__dict__.pop(prompt, None)
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))  # as torchrun does: ranks share the cores
@@ -68,11 +74,16 @@ class Runtime:
 
     def run(self, spec: RunSpec) -> RankResult:
         """Runs one rank's part; never raises: what goes wrong is in the result, and was published before."""
-        folder = RunFolder(Path(spec.folder))
+        folder = RunFolder(Path(spec.folder)) if spec.folder else RunFolder(default_root() / "runs" / spec.run_id)
+        folder.logs.mkdir(parents=True, exist_ok=True)
+        self._blobs = spec.blobs
+        self._modules.use(spec.modules)
+        if spec.cwd and os.path.isdir(spec.cwd):  # relative paths mean the same wherever the folder is the same
+            os.chdir(spec.cwd)
         self._stop.clear()
         self._collectives.start_run()
         self._rank = spec.place.rank
-        self._has_names = False
+        self._has_names, self._announced = False, None
         self._position = FitPosition()
         rank = spec.place.rank
         publisher = Publisher(
@@ -113,7 +124,7 @@ class Runtime:
                     log_dir=folder.path,
                 )
                 with rank_context.active(context):
-                    return self._run_in_context(spec, context)
+                    return self._run_in_context(spec, context, lambda error: self._announce(spec, publisher, error))
         except _CellError as wrapped:
             error, text = wrapped.error, wrapped.text
         except BaseException as caught:  # noqa: BLE001  user code may raise anything; the rank must stay up and say so
@@ -123,19 +134,31 @@ class Runtime:
                 pulse.stop()
         return self._fail(spec, publisher, error, text)
 
-    def _fail(self, spec: RunSpec, publisher: Publisher, error: BaseException, text: str) -> RankResult:
+    def _announce(self, spec: RunSpec, publisher: Publisher, error: BaseException) -> bool:
+        """Says that this rank has failed, and lets its peers go; True if the error deserves a drawn traceback."""
         was_cut = self.group.is_up is False
-        record: RankFailed = failure.describe(self._kernel.shell, spec.place.rank, error, text, was_cut, self._position)
+        record = self._announced = failure.describe(self._kernel.shell, spec.place.rank, error, was_cut, self._position)
         sys.stdout.flush()
         sys.stderr.flush()
         publisher.publish(record)
         self.group.abort()  # peers that wait for this rank leave their collective at once
+        return not record.consequence
+
+    def _fail(self, spec: RunSpec, publisher: Publisher, error: BaseException, text: str) -> RankResult:
+        if self._announced is None:
+            self._announce(spec, publisher, error)
+        record: RankFailed = cast(RankFailed, self._announced)
+        if not record.consequence:
+            record = replace(record, traceback=text or failure.draw(self._kernel.shell, error))
+            publisher.publish(record)  # takes the place of the one without
         failure.forget(error)
         for name in ("last_value", "last_traceback", "last_exc"):
             setattr(sys, name, None)  # they would keep the cell's frames, and so the model, alive
         return RankResult(rank=spec.place.rank, state="failed", failure=record)
 
-    def _run_in_context(self, spec: RunSpec, context: rank_context.RankContext) -> RankResult:
+    def _run_in_context(
+        self, spec: RunSpec, context: rank_context.RankContext, announce: Callable[[BaseException], bool]
+    ) -> RankResult:
         namespace: dict[str, Any] = self._unpacker.namespace
         namespace.update(_predefined(spec, context))
         values: dict[str, Any] = {}
@@ -148,7 +171,7 @@ class Runtime:
         model_before = namespace.get(spec.names.model)
         outcome = CellOutcome()
         if spec.source:
-            outcome = run_cell(self._kernel.shell, spec.source, spec.cell, self._gate.shut)
+            outcome = run_cell(self._kernel.shell, spec.source, spec.cell, self._gate.shut, announce)
             if outcome.error is not None:
                 raise _CellError(outcome.error, outcome.traceback)
         if spec.mode == "ranks":
@@ -163,14 +186,19 @@ class Runtime:
     def _fitted(self, spec: RunSpec, context: rank_context.RankContext, model_before: Any, called_fit: bool) -> RankResult:
         """Rank 0 sends the model back: its weights if the notebook has it, the whole of it if this cell has made it."""
         model, result = context.fits[-1]
-        in_place, packed = model is model_before, None
+        in_place, packed, callbacks = model is model_before, None, None
         if spec.place.rank == 0:
-            packed = self._pack(spec, _on_cpu(model.state_dict()) if in_place else model)
+            callbacks = pickle.dumps(result.callbacks) if result.callbacks else None
+            try:
+                packed = self._pack(spec, _on_cpu(model.state_dict()) if in_place else model)
+            except ShippingError as error:
+                raise ShippingError(_not_brought_back(spec.names.model, error, context.checkpoint_dir)) from error
         return RankResult(
             rank=spec.place.rank,
             state=result.state,
             model=packed,
             model_in_place=in_place,
+            callbacks=callbacks,
             metrics=result.metrics,
             global_step=result.global_step,
             called_fit=called_fit,
@@ -198,7 +226,7 @@ class Runtime:
             try:
                 value = self._pack(spec, outcome.value)
             except Exception as error:  # noqa: BLE001  any type's own pickling code may raise anything
-                value_error = str(error)
+                value_error = _reason(error)
         return RankResult(rank=rank, state="finished", value_text=text, value=value, value_error=value_error)
 
     def _checkpoint_dir(self, spec: RunSpec, folder: RunFolder) -> Path | None:
@@ -214,7 +242,11 @@ class Runtime:
         current = publisher.run_id if publisher else None
         asked = content.get("run_id")
         if request == wire.STATS:
-            return {"pid": os.getpid(), "run_id": current, "memory_bytes": memory_bytes(torch.device("cpu"))}
+            return rank_stats(current, self._collectives).to_dict()
+        if request == wire.COMPLETE:
+            return looking.complete(self._unpacker.namespace, content["text"])
+        if request == wire.INSPECT:
+            return looking.inspect(self._kernel.shell, content["name"], content["detail_level"])
         if request == wire.STACKS:
             return self._whereabouts().to_dict()
         if asked is not None and asked != current:
@@ -300,15 +332,40 @@ def _seed_start(seed: int | None) -> None:
         numpy.random.seed(seed % 2**32)
 
 
+def _reason(error: Exception) -> str:
+    """Why something cannot be pickled, without the advice, which is for what goes to the ranks."""
+    text = str(error)
+    return text.partition(" cannot be sent to the ranks: ")[2].partition(" Next:")[0] or text
+
+
+def _not_brought_back(name: str, error: ShippingError, checkpoints: Path | None) -> str:
+    kept = f" Its weights are in {checkpoints}." if checkpoints is not None else ""
+    return (
+        f"The training is done, but `{name}` cannot be sent to the notebook: {_reason(error)}{kept} "
+        "Next: keep that out of the model, or load the weights into a model of the notebook."
+    )
+
+
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value.detach().cpu() if isinstance(value, torch.Tensor) else value for name, value in state.items()}
+
+
+@contextlib.contextmanager
+def _forgiving(path: Path) -> Iterator[TextIO]:
+    """A file to append to. A full disk costs what does not fit: closing writes the rest, and may fail."""
+    log = path.open("a", buffering=1)
+    try:
+        yield log
+    finally:
+        with contextlib.suppress(OSError):
+            log.close()
 
 
 @contextlib.contextmanager
 def _echo_to(path: Path) -> Iterator[None]:
     """All that this rank writes goes to its log too."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", buffering=1) as log:
+    with _forgiving(path) as log:
         streams = [stream for stream in (sys.stdout, sys.stderr) if hasattr(stream, "echo")]
         before = [stream.echo for stream in streams]
         for stream in streams:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import os
 import select
@@ -18,12 +19,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpulayer_nb.no_debugger import leave_debugger_out
 from gpulayer_nb.process import die_with_parent
 from gpulayer_nb.records.connection_file import read_if_whole
+
+_OF_A_SHELL = ("IPython.core.completerlib", "IPython.core.oinspect", "tornado.platform.asyncio")  # imported when one is made
+_IMPORT_THRESHOLDS = (5000, 10, 1000)  # of the garbage collector: imports leave little garbage, and looking for it took a tenth
 
 
 def _preload() -> dict[str, Any]:
     """Imports what every rank needs; returns what this machine offers. torch._dynamo is what the first DDP() would import."""
+    leave_debugger_out()
+    for name in _OF_A_SHELL:
+        importlib.import_module(name)
     import torch
     import torch._dynamo
     import torch.distributed
@@ -58,10 +66,12 @@ class Zygote:
         os.write(self._events, json.dumps(event).encode() + b"\n")
 
     def serve(self, first_command: dict[str, Any] | None) -> None:
+        usual = gc.get_threshold()
+        gc.set_threshold(*_IMPORT_THRESHOLDS)
         facts = _preload()
-        self._cuda_devices = facts["cuda_devices"]
-        gc.collect()
+        gc.set_threshold(*usual)
         gc.freeze()  # the collector leaves these pages alone, so they stay shared
+        self._cuda_devices = facts["cuda_devices"]
         self.say(event="ready", **facts)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write)
@@ -99,14 +109,20 @@ class Zygote:
         while read_if_whole(self._connection_file) is None:
             time.sleep(0.005)
         for slot in command["slots"]:
-            self._fork(slot, self._environment(slot, command["nodes"], command["devices"]))
+            self._fork(slot, self._environment(slot, command))
 
-    def _environment(self, slot: int, nodes: int, devices: int) -> dict[str, str]:
-        """On a machine that plays several nodes each node sees its own GPUs, so that `cuda:{local_rank}` is right."""
-        if nodes == 1 or self._cuda_devices < nodes * devices:
+    def _environment(self, slot: int, command: dict[str, Any]) -> dict[str, str]:
+        """Each node sees its own GPUs, so that `cuda:{local_rank}` is right on a machine that plays several or is shared."""
+        gpus: list[int] | None = command.get("gpus")
+        nodes, devices = command["nodes"], command["devices"]
+        if gpus is None and nodes > 1 and self._cuda_devices >= nodes * devices:
+            first = slot // devices * devices
+            gpus = list(range(first, first + devices))
+        if gpus is None:
             return {}
-        node = slot // devices
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(node * devices + i) for i in range(devices))}
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # a scheduler may have given this worker some of the machine's
+        names = visible.split(",") if visible else [str(number) for number in range(self._cuda_devices)]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in gpus)}
 
     def _fork(self, slot: int, environment: dict[str, str]) -> None:
         parent = os.getpid()
@@ -161,6 +177,8 @@ def main(arguments: list[str] | None = None, serve: Callable[[Zygote, Any], None
     options = parser.parse_args(arguments)
     die_with_parent(options.parent)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+    # c10d warns of every connection from a machine without a name in the DNS, which is most
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     serve(Zygote(options.connection_file, options.folder, options.worker), options.first)
 
 

@@ -24,20 +24,24 @@ class OptionParser(argparse.ArgumentParser):
         Raises:
             UsageError: an unknown option (names the nearest), a missing value, an open quote.
         """
+        options, unknown = self.read_known(line)
+        if unknown:
+            self.refuse(unknown[0])
+        return options
+
+    def read_known(self, line: str) -> tuple[argparse.Namespace, list[str]]:
+        """The same, and the words that are no options of ours, in order."""
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
             raise UsageError(f"`{self.prog} {line}` cannot be read: {error}.") from None
-        options, unknown = self.parse_known_args(words)
-        if unknown:
-            self._refuse(unknown[0])
-        return options
+        return self.parse_known_args(words)
 
     def option_words(self) -> list[str]:
         """Every option, for completion and for finding the nearest."""
         return sorted(word for action in self._actions for word in action.option_strings)
 
-    def _refuse(self, word: str) -> NoReturn:
+    def refuse(self, word: str) -> NoReturn:
         name = word.split("=")[0]
         nearest = difflib.get_close_matches(name, self.option_words(), n=1)
         hint = f" Did you mean {nearest[0]}?" if nearest else f" `{self.prog}?` lists them."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from functools import cache
 
 from gpulayer_nb.api.shape import check_target, seconds, whole_number
@@ -13,6 +14,7 @@ from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.records.fit_names import FitNames
 from gpulayer_nb.records.fit_options import PRECISIONS
 
+ACTIONS = ("up", "down", "workers", "ranks", "runs", "attach", "stop", "stuck", "launch", "export")  # of `%gpulayer`
 _NAMES = FitNames()
 
 
@@ -53,17 +55,50 @@ def ranks_parser() -> OptionParser:
 
 @cache
 def up_parser() -> OptionParser:
-    parser = OptionParser("%gpulayer up", "Brings ranks up.")
+    parser = OptionParser(
+        "%gpulayer up",
+        "Brings ranks up. `--target slurm` and `--target ssh` bring the machines too: as a Slurm job, with sbatch's own options\n"
+        "(`--partition gpu --time 01:00:00`), or with one ssh a host (`--hosts a,b`).",
+    )
     _add_place(parser)
+    add = parser.add_argument
+    add("--hosts", metavar="A,B", help="for ssh: its destinations, one worker each")
+    add("--ssh", default="ssh", metavar="COMMAND", help='for ssh: the command with options of yours, as "ssh -i KEY"')
+    add("--name", type=_cluster_name, help="for slurm and ssh: the cluster's name (default: slurm, ssh)")
+    add("--python", metavar="PATH", help="for slurm and ssh: the interpreter on the nodes (default: this one)")
+    add("--env", action="append", type=_variable, default=[], metavar="K=V", help="for slurm and ssh: a variable of the workers")
+    add("--controller-address", metavar="A", help="for slurm and ssh: address of this machine that the nodes reach")
+    add("--ports", metavar="A-B", help="for slurm and ssh: fixed ports of the controller, where a firewall needs them")
+    add("--max-wait", type=lambda text: seconds(text, "--max-wait"), help="for slurm and ssh: wait at most so long (default 1 h)")
+    return parser
+
+
+@cache
+def export_parser() -> OptionParser:
+    parser = OptionParser("%gpulayer export", "Writes the last training cell as a script for torchrun, or for Slurm.")
+    parser.add_argument("file", help="where to write it, for example train.py")
+    parser.add_argument("--to", type=_one_of("--to", ("torchrun", "slurm")), default="torchrun", help="torchrun or slurm")
+    return parser
+
+
+@cache
+def launch_parser() -> OptionParser:
+    parser = OptionParser(
+        "%gpulayer launch", "Runs a DDP script through torchrun: `launch train.py --nodes 2 --devices 2 -- ARGS`."
+    )
+    parser.add_argument("script", help="path of a Python script that torchrun could run")
+    _add_place(parser)
+    parser.add_argument("--env", action="append", type=_variable, default=[], metavar="K=V", help="a variable of the ranks")
+    parser.add_argument("--as", dest="save_as", type=_name, metavar="NAME", help="keep the run under this name")
     return parser
 
 
 def _add_place(parser: OptionParser) -> None:
     add = parser.add_argument
-    add("--nodes", type=_count("--nodes"), metavar="N", help="nodes; on this machine they are simulated")
+    add("--nodes", type=_count("--nodes"), metavar="N", help="nodes; on `local` they are simulated")
     add("--devices", type=_devices, metavar="D", help="ranks on each node, or auto")
     add("--accelerator", type=check_accelerator, default="auto", help="auto, cpu, cuda or mps")
-    add("--target", type=check_target, default="local", help="where to run: local, this machine")
+    add("--target", type=check_target, help="where to run: local, remote, a cluster's name, a profile or a connection file")
 
 
 def _add_common(parser: OptionParser) -> None:
@@ -126,6 +161,12 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"--env is {text}; write NAME=VALUE.")
     return name, value
+
+
+def _cluster_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) or text in ("local", "remote"):
+        raise UsageError(f"--name is {text}; it consists of letters, digits, dots, hyphens and underscores, as in `lab-1`.")
+    return text
 
 
 def _name(text: str) -> str:

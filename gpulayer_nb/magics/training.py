@@ -5,44 +5,37 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from IPython.core.magic import Magics, cell_magic, magics_class
-
+from gpulayer_nb.api.attaching import detach
 from gpulayer_nb.api.current import namespace, session
+from gpulayer_nb.api.execute import execute
 from gpulayer_nb.api.resuming import with_folder
-from gpulayer_nb.api.shape import topology_for
+from gpulayer_nb.api.shape import target_for, topology_for
+from gpulayer_nb.client.run_request import RunRequest
 from gpulayer_nb.magics.cell import Cell, read_cell
 from gpulayer_nb.magics.options import environment, training_parser
 from gpulayer_nb.records.fit_names import FitNames
 from gpulayer_nb.records.fit_options import FitOptions
+from gpulayer_nb.ui.choose import choose_view
 
 
-@magics_class
-class TrainingMagics(Magics):
-    @cell_magic
-    def gpulayer(self, line: str, cell: str) -> None:
-        from gpulayer_nb.api.attaching import detach
-        from gpulayer_nb.api.execute import execute
-        from gpulayer_nb.ui.choose import choose_view
-
-        options = training_parser().read(line)
-        request = _request(options, read_cell(self.shell, "%%gpulayer", line, cell))
-        run = detach(request) if request.detach else execute(session(), request, choose_view).run
-        if request.detach:
-            print(f"Run {run.run_id} goes on by itself. Next: `%gpulayer attach`, `%gpulayer stop`, or `%gpulayer runs`.")
-        if options.save_as:
-            namespace()[options.save_as] = run
-
-    gpulayer.__doc__ = "Train on several ranks from a cell.\n\n" + training_parser().format_help()
+def train(shell: Any, line: str, cell: str) -> None:
+    """The cell runs on every rank, then its model is trained there."""
+    options = training_parser().read(line)
+    request = _request(options, read_cell(shell, "%%gpulayer", line, cell))
+    run = detach(request) if request.detach else execute(session(), request, choose_view).run
+    if request.detach:
+        print(f"Run {run.run_id} goes on by itself. Next: `%gpulayer attach`, `%gpulayer stop`, or `%gpulayer runs`.")
+    if options.save_as:
+        namespace()[options.save_as] = run
 
 
-def _request(options: argparse.Namespace, cell: Cell) -> Any:
-    from gpulayer_nb.client.run_request import RunRequest
-
+def _request(options: argparse.Namespace, cell: Cell) -> RunRequest:
     present = session().topology
     return RunRequest(
         mode="train",
         topology=topology_for(options.nodes, options.devices, present, accelerator=options.accelerator, default_devices=2),
         accelerator=options.accelerator,
+        target=target_for(options.target, session().target),
         source=cell.source,
         python=cell.python,
         cell=cell.number,

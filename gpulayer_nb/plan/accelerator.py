@@ -44,6 +44,29 @@ def choose_accelerator(asked: str, topology: Topology, *, cuda_devices: int, mps
     return asked
 
 
+def note_on_choice(asked: str, chosen: str, topology: Topology, *, mps: bool) -> str:
+    """One line for whoever expected the Mac's GPU; empty where there is nothing to say."""
+    if asked == "auto" and chosen == "cpu" and mps:
+        return f"{count(topology.world_size, 'rank')} on the CPU: Apple's GPU (mps) serves one process only."
+    return ""
+
+
+def check_system(system: str) -> None:
+    """Ranks are forked, and ended by signals: there is neither on Windows.
+
+    Args:
+        system: as `sys.platform` says it.
+
+    Raises:
+        PlanError: on Windows.
+    """
+    if system in ("win32", "cygwin"):
+        raise PlanError(
+            "Ranks do not run on Windows itself: they are forked and ended by signals. Nothing was started. "
+            "Next: start Jupyter in WSL 2 (the Windows Subsystem for Linux)."
+        )
+
+
 def backend_for(accelerator: str) -> str:
     """nccl for CUDA, gloo for everything else."""
     return "nccl" if accelerator == "cuda" else "gloo"

@@ -6,52 +6,60 @@ engines. Must not know how engines are started.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpulayer_nb.errors import PlanError
+from gpulayer_nb.plan.placement import Placement
 from gpulayer_nb.plan.topology import RankPlace, Topology, count
 from gpulayer_nb.plan.workers import Worker
 
 
 @dataclass(frozen=True)
 class RankAssignment:
+    """One rank's engine.
+
+    Attributes:
+        engine: ipyparallel uuid.
+        worker: the worker's name, as shown.
+        key: the worker's key.
+        address: where other ranks reach it.
+        interface: the network interface that has this address; None leaves the choice to gloo and NCCL.
+        simulated: its node is a group of engines on this machine.
+    """
+
     place: RankPlace
-    engine: str  # ipyparallel uuid
+    engine: str
     worker: str
+    key: str = ""
+    address: str = "127.0.0.1"
+    interface: str | None = "lo"
+    simulated: bool = False
 
 
-def assign(topology: Topology, workers: Sequence[Worker]) -> tuple[RankAssignment, ...]:
-    """One assignment per rank, in rank order.
-
-    A real worker is one node; the embedded worker is cut into `num_nodes` simulated nodes. Workers are taken in the order of
-    their names.
+def assign_embedded(topology: Topology, worker: Worker) -> tuple[RankAssignment, ...]:
+    """One assignment per rank, in rank order: this machine is cut into `num_nodes` simulated nodes.
 
     Raises:
-        PlanError: too few engines, or workers that cannot form a group; with the numbers of each.
+        PlanError: an engine is missing.
     """
-    embedded = [worker for worker in workers if worker.embedded]
-    if embedded:
-        worker = embedded[0]
-        if len(worker.engines) < topology.world_size:
-            raise PlanError(
-                f"{topology} asked, {count(len(worker.engines), 'engine')} on worker {worker.name}. Nothing was started."
-            )
-        return tuple(RankAssignment(place, worker.engines[place.rank], worker.name) for place in topology.places())
-    able = sorted((worker for worker in workers if len(worker.engines) >= topology.devices), key=lambda worker: worker.name)
-    if len(able) < topology.num_nodes:
-        table = "; ".join(f"{worker.name}: {count(len(worker.engines), 'engine')}" for worker in workers) or "no worker"
-        raise PlanError(
-            f"{topology} asked, but {count(len(able), 'worker')} of {len(workers)} can host "
-            f"{count(topology.devices, 'rank')} ({table}). "
-            "Nothing was started. Next: start more with `gpulayer worker start`, or ask for fewer nodes."
-        )
-    nodes = able[: topology.num_nodes]
-    versions = {(worker.torch_version, worker.python_version) for worker in nodes}
-    if len(versions) > 1:
-        table = ", ".join(f"{worker.name} has torch {worker.torch_version} on Python {worker.python_version}" for worker in nodes)
-        raise PlanError(f"Workers differ: {table}. Nothing was sent. Next: install the same torch and Python on each.")
+    if any(place.rank not in worker.engines for place in topology.places()):
+        raise PlanError(f"{topology} asked, {count(len(worker.engines), 'engine')} on worker {worker.name}. Nothing was started.")
     return tuple(
-        RankAssignment(place, nodes[place.node_rank].engines[place.local_rank], nodes[place.node_rank].name)
-        for place in topology.places()
+        RankAssignment(place, worker.engines[place.rank], worker.name, worker.key, simulated=True) for place in topology.places()
     )
+
+
+def assign_nodes(topology: Topology, placement: Placement, engines: Mapping[tuple[str, int], str]) -> tuple[RankAssignment, ...]:
+    """One assignment per rank, in rank order.
+
+    Args:
+        engines: uuid of every engine by its worker's key and slot.
+    """
+    found = []
+    for place in topology.places():
+        node = placement.nodes[place.node_rank]
+        worker = node.worker
+        engine = engines[worker.key, node.slots[place.local_rank]]
+        found.append(RankAssignment(place, engine, worker.name, worker.key, worker.address, worker.interface))
+    return tuple(found)

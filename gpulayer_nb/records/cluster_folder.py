@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from gpulayer_nb.errors import ClusterError
 
 
 def clusters_root() -> Path:
@@ -26,15 +29,26 @@ class ClusterFolder:
 
     @classmethod
     def create(cls, cluster_id: str, root: Path | None = None) -> ClusterFolder:
+        """Makes it.
+
+        Raises:
+            ClusterError: another user could change what is in it.
+        """
         folder = cls((root or clusters_root()) / cluster_id)
-        for part in (folder.path.parent, folder.path, folder.path / "log", folder.path / "security", folder.path / "pid"):
+        path = folder.path
+        for part in (path.parent, path, path / "log", path / "security", path / "pid", folder.blobs):
             part.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(part)
         return folder
 
     @property
     def cluster_id(self) -> str:
         return self.path.name
+
+    @property
+    def card(self) -> Path:
+        """Only a controller that workers of other machines may join has one: its name and address as JSON."""
+        return self.path / "cluster.json"
 
     @property
     def engine_file(self) -> Path:
@@ -83,3 +97,13 @@ class ClusterFolder:
             return "\n".join((self.logs / name).read_text(errors="replace").splitlines()[-lines:])
         except FileNotFoundError:
             return ""
+
+
+def _check_private(folder: Path) -> None:
+    """In a place that all may write to, such as /tmp, another user can make a folder of our name first."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ClusterError(
+            f"{folder} has to be a folder of yours that nobody else can write to, because keys lie there; it belongs to user "
+            f"{found.st_uid}, mode {stat.filemode(found.st_mode)}. Next: remove it, or set XDG_RUNTIME_DIR to a folder of yours."
+        )

@@ -1,10 +1,12 @@
-"""ipyparallel's connection files. Owns the one trap: they are not written in one go."""
+"""ipyparallel's connection files. Owns two traps: they are not written in one go, and "every address" is no address to dial."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from gpulayer_nb.plan.addresses import ANY
 
 
 def read_if_whole(path: Path) -> dict[str, Any] | None:
@@ -14,3 +16,23 @@ def read_if_whole(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, json.JSONDecodeError):
         return None
     return content
+
+
+def controller_address(info: dict[str, Any]) -> str:
+    """Where the controller is dialled: its own name if it listens on every address."""
+    host = str(info["interface"]).partition("://")[2].strip("[]")
+    return str(info["location"]) if host in ANY else host
+
+
+def url_of(info: dict[str, Any], name: str) -> str:
+    """The controller's socket of this name, for example `registration`."""
+    protocol = str(info["interface"]).partition("://")[0]
+    host = controller_address(info)
+    return f"{protocol}://{f'[{host}]' if ':' in host else host}:{info[name]}"
+
+
+def with_address(info: dict[str, Any]) -> dict[str, Any]:
+    """The same with the address to dial in place of "every address"."""
+    protocol = str(info["interface"]).partition("://")[0]
+    host = controller_address(info)
+    return {**info, "interface": f"{protocol}://{f'[{host}]' if ':' in host else host}"}

@@ -52,5 +52,16 @@ class FitOptions:
             raise UsageError("max_epochs, max_steps and max_time are all None: the run would never end. Give one of them.")
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision is {self.precision!r}; it is one of {', '.join(PRECISIONS)}.")
-        if self.gradient_clip_val is not None and not self.gradient_clip_val > 0:
+        for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches"):
+            limit = getattr(self, name)
+            whole = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+            if limit is not None and not whole and not (isinstance(limit, float) and 0 <= limit <= 1):
+                raise UsageError(f"{name} is {limit!r}; it is a number of batches, for example 10, or a share from 0.0 to 1.0.")
+        if self.max_time_seconds is not None and not (_is_number(self.max_time_seconds) and self.max_time_seconds > 0):
+            raise UsageError(f"max_time_seconds is {self.max_time_seconds!r}; it is a number of seconds above 0.")
+        if self.gradient_clip_val is not None and not (_is_number(self.gradient_clip_val) and self.gradient_clip_val > 0):
             raise UsageError(f"gradient_clip_val is {self.gradient_clip_val!r}; it is a norm above 0.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

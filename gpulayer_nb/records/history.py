@@ -38,7 +38,8 @@ class RunHistory:
         self._lock = threading.RLock()
         self._apply: dict[type[kinds.Record], Callable[[Any], None]] = {
             kinds.RunStarted: self._run_started, kinds.FitStarted: self._fit_started, kinds.StepMetrics: self._step_metrics,
-            kinds.EpochMetrics: self._epoch_metrics, kinds.Progress: self._progressed, kinds.NonFinite: self._non_finite,
+            kinds.EpochMetrics: self._epoch_metrics, kinds.Progress: self._progressed, kinds.ProgBar: self._wanted_first,
+            kinds.NonFinite: self._non_finite,
             kinds.CheckpointSaved: self._saved, kinds.Notice: self._noticed, kinds.RankStatus: self._rank_status,
             kinds.RankOutput: self._wrote, kinds.RankFailed: self._failed, kinds.RankDone: self._left,
             kinds.EngineDied: self._died, kinds.RunEnded: self._ended,
@@ -52,6 +53,7 @@ class RunHistory:
         self.starting = ""  # what the start is waiting for, in a few words
         self.output = OutputLog(MAX_LINES)
         self._table, self._pace, self._ranks = MetricTable(), Pace(), RankTable()
+        self._logged_to_prog_bar: tuple[str, ...] = ()
         self._notices: list[kinds.Notice] = []
         self._non_finite_marks = NonFiniteMarks()
         self._failures: list[kinds.RankFailed] = []
@@ -121,6 +123,11 @@ class RunHistory:
         """Metrics that have step values, in order of appearance."""
         with self._lock:
             return tuple(self._table.columns)
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Metrics that the user wants beside the progress bar, and first: logged so, or a plain model's loss and metrics."""
+        return tuple(dict.fromkeys((*(self.fit.prog_bar if self.fit else ()), *self._logged_to_prog_bar)))
 
     def column(self, name: str, start: int = 0) -> tuple[array[int], array[float]]:
         """Steps and values of a metric from its `start`-th value on (copies)."""
@@ -250,7 +257,7 @@ class RunHistory:
         self.run = record
         self._began = self._moment(record)
         self._ranks.start(record)
-        if record.mode == "ranks":
+        if record.mode in ("ranks", "launch"):
             self.output.max_lines = MAX_LINES_OF_CELL
 
     def _work(self) -> None:
@@ -278,6 +285,9 @@ class RunHistory:
         self._pace.progress(record)
         self._work()
 
+    def _wanted_first(self, record: kinds.ProgBar) -> None:
+        self._logged_to_prog_bar = record.names
+
     def _non_finite(self, record: kinds.NonFinite) -> None:
         self._non_finite_marks.add(record)
 
@@ -295,7 +305,12 @@ class RunHistory:
         self.output.write(record.rank, record.stream, record.text)
 
     def _failed(self, record: kinds.RankFailed) -> None:
-        _keep(self._failures, record)
+        for index, earlier in enumerate(self._failures):
+            if (earlier.rank, earlier.error_type) == (record.rank, record.error_type):
+                self._failures[index] = record  # the same error again, with its traceback drawn
+                break
+        else:
+            _keep(self._failures, record)
         self._ranks.failed(record, self._clock())
 
     def _left(self, record: kinds.RankDone) -> None:

@@ -5,11 +5,14 @@ Runs wherever records are read. Owns how records change a rank's state. Must not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from gpulayer_nb.plan.topology import RankPlace, Topology
 from gpulayer_nb.records.record import EngineDied, RankDone, RankFailed, RankStatus, RunStarted
 
+STRAGGLER_RATIO, STRAGGLER_SECONDS = 1.5, 0.005  # a rank is late that takes so many times, and so much, longer than the others
 SILENT_SECONDS = 3.0  # a rank reports once a second; after this long without a word it is called silent
 
 
@@ -26,7 +29,10 @@ class RankRow:
     global_step: int = 0
     samples_per_second: float | None = None
     memory_bytes: int | None = None
+    own_seconds: float | None = None  # of a training step, before the exchange
     seen: float | None = None
+    age_seconds: float | None = None  # since its last record, when the rows were asked for
+    is_straggler: bool = False  # the others wait for it in every step
     done: bool = False  # it has left the run
 
     @property
@@ -65,7 +71,13 @@ class RankTable:
         memory = row.memory_bytes if record.memory_bytes is None else record.memory_bytes
         step = max(row.global_step, record.global_step)
         self._rows[record.rank] = replace(
-            row, state=state, global_step=step, samples_per_second=rate, memory_bytes=memory, seen=now
+            row,
+            state=state,
+            global_step=step,
+            samples_per_second=rate,
+            memory_bytes=memory,
+            own_seconds=record.own_seconds if record.own_seconds is not None else row.own_seconds,
+            seen=now,
         )
 
     def failed(self, record: RankFailed, now: float) -> None:
@@ -106,13 +118,39 @@ class RankTable:
             )
 
     def rows(self, now: float) -> tuple[RankRow, ...]:
-        """The rows at this moment, silent ranks named so."""
-        return tuple(
-            replace(row, state="silent", detail=f"last seen {now - row.seen:.0f} s ago")
-            if row.seen is not None and not row.done and row.state != "dead" and now - row.seen > SILENT_SECONDS
-            else row
-            for row in self._rows
-        )
+        """The rows at this moment, silent ranks named so, and a straggler."""
+        rows = [_at_this_moment(row, now) for row in self._rows]
+        late = straggler(rows)
+        if late is not None:
+            row = rows[late]
+            others = [other.own_seconds for other in rows if other is not row and other.own_seconds is not None]
+            words = f"late: {_milliseconds(row.own_seconds or 0.0)} a step alone, the others {_milliseconds(median(others))}"
+            rows[late] = replace(row, is_straggler=True, detail=words)
+        return tuple(rows)
 
     def _at(self, rank: int) -> RankRow | None:
         return self._rows[rank] if 0 <= rank < len(self._rows) else None
+
+
+def _at_this_moment(row: RankRow, now: float) -> RankRow:
+    if row.seen is None or row.done or row.state == "dead":
+        return row
+    age = now - row.seen
+    if age > SILENT_SECONDS:
+        return replace(row, state="silent", age_seconds=age, detail=f"last seen {age:.0f} s ago")
+    return replace(row, age_seconds=age)
+
+
+def straggler(rows: Sequence[RankRow]) -> int | None:
+    """The place of the rank for which the others wait; None where no one rank stands out."""
+    alone = {at: row.own_seconds for at, row in enumerate(rows) if row.own_seconds is not None and row.state == "running"}
+    if len(alone) < 2:
+        return None
+    slowest = max(alone, key=lambda at: alone[at])
+    others = median(seconds for at, seconds in alone.items() if at != slowest)
+    late = alone[slowest] > STRAGGLER_RATIO * others and alone[slowest] - others > STRAGGLER_SECONDS
+    return slowest if late else None
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

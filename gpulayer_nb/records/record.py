@@ -30,7 +30,7 @@ class RunStarted(Record):
 
     kind: ClassVar[str] = "run_started"
     run_id: str
-    mode: str  # "train", "ranks", "validate", "test" or "predict"
+    mode: str  # "train", "ranks", "launch", "validate", "test" or "predict"
     num_nodes: int
     devices: int
     backend: str  # "gloo" or "nccl"
@@ -114,6 +114,14 @@ class Progress(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProgBar(Record):
+    """The metrics that the user wants to see first, all those known so far. Published by rank 0 when there are more."""
+
+    kind: ClassVar[str] = "prog_bar"
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NonFinite(Record):
     """A logged value was NaN or infinite: names the ranks and steps. Published by rank 0, once per flush and name."""
 
@@ -146,7 +154,9 @@ class Notice(Record):
 class RankStatus(Record):
     """What one rank is doing, about once a second. Published by every rank.
 
-    `memory_bytes` is the resident size of the engine on cpu and the memory torch holds on its device on cuda.
+    `own_seconds` is what a training step took this rank alone, in the mean since its last status: batch and forward, without the
+    exchange, in which the fast wait for the slow. `memory_bytes` is the resident size of the engine on cpu and the memory torch
+    holds on its device on cuda.
     """
 
     kind: ClassVar[str] = "rank_status"
@@ -155,6 +165,7 @@ class RankStatus(Record):
     global_step: int = 0
     samples_per_second: float | None = None
     memory_bytes: int | None = None
+    own_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +232,7 @@ class RunEnded(Record):
 KINDS: dict[str, type[Record]] = {
     cls.kind: cls
     for cls in (
-        RunStarted, FitStarted, StepMetrics, EpochMetrics, Progress, NonFinite, CheckpointSaved, Notice,
+        RunStarted, FitStarted, StepMetrics, EpochMetrics, Progress, ProgBar, NonFinite, CheckpointSaved, Notice,
         RankStatus, RankOutput, RankFailed, RankDone, EngineDied, RunEnded,
     )
 }  # fmt: skip

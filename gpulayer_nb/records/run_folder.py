@@ -78,6 +78,11 @@ class RunFolder:
         return self.path / "run.json"
 
     @property
+    def elsewhere(self) -> Path:
+        """Only a run whose rank 0 does not see this folder has one: where its checkpoints are, as JSON."""
+        return self.path / "elsewhere.json"
+
+    @property
     def result(self) -> Path:
         """What rank 0 of a detached run sent back: a pickled RankResult."""
         return self.path / "result.bin"
@@ -88,18 +93,23 @@ class RunFolder:
         return self.path / "stop"
 
     def read_facts(self) -> dict[str, Any]:
-        """run.json, or nothing if there is none yet."""
+        """run.json, or nothing if there is none yet, or none whole."""
         try:
             facts: dict[str, Any] = json.loads(self.facts.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return {}
         return facts
 
     def append(self, *records: Record) -> None:
         """Adds what the driving process itself has to say: the run's start and its end. Ranks must not be writing."""
         batch = {"run_id": self.path.name, "rank": -1, "seq": -1, "records": [encode(record) for record in records]}
-        with self.records.open("a") as lines:
-            lines.write(json.dumps(batch) + "\n")
+        text = json.dumps(batch) + "\n"
+        with self.records.open("ab+") as lines:
+            if lines.tell():
+                lines.seek(-1, os.SEEK_END)
+                if lines.read(1) != b"\n":  # a full disk has cut the last line short
+                    text = "\n" + text
+            lines.write(text.encode())
 
     def ask_to_stop(self) -> None:
         """Asks whoever drives the run to stop it; again for one stage harder."""
@@ -149,14 +159,20 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def read_records(self) -> Iterator[Record]:
-        """All records in rank 0's order; a half-written last line is left out."""
+        """All records in rank 0's order; a half-written line is left out."""
         if not self.records.exists():
             return
         with self.records.open() as lines:
             for line in lines:
                 if not line.endswith("\n"):
                     return
-                for data in json.loads(line)["records"]:
-                    record = decode(data)
-                    if record is not None:
-                        yield record
+                yield from records_of(line)
+
+
+def records_of(line: str) -> list[Record]:
+    """The records of one line; none of a line that a full disk has cut short."""
+    try:
+        batch = json.loads(line)["records"]
+    except (ValueError, TypeError, KeyError):
+        return []
+    return [record for data in batch if (record := decode(data)) is not None]

@@ -5,12 +5,11 @@ Runs wherever a run is watched that another process drives. Owns how far each fi
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from gpulayer_nb.records.history import RunHistory
-from gpulayer_nb.records.record import RankOutput, Record, RunEnded, decode
-from gpulayer_nb.records.run_folder import RunFolder
+from gpulayer_nb.records.record import RankOutput, Record, RunEnded
+from gpulayer_nb.records.run_folder import RunFolder, records_of
 
 
 class RunFollower:
@@ -35,14 +34,14 @@ class RunFollower:
     def _read_records(self, path: Path) -> bool:
         text = self._new_text(path, whole_lines=True)
         for line in text.splitlines():
-            for data in json.loads(line)["records"]:
-                self._take(decode(data))
+            for record in records_of(line):
+                self._take(record)
         return bool(text)
 
-    def _take(self, record: Record | None) -> None:
+    def _take(self, record: Record) -> None:
         if isinstance(record, RunEnded):
             self._end = record
-        elif record is not None:
+        else:
             self._history.apply(record)
 
     def _read_log(self, rank: int) -> bool:
@@ -63,12 +62,12 @@ class RunFollower:
         if whole_lines:
             data = data[: data.rfind(b"\n") + 1]
         else:
-            data = data[: _whole_characters(data)]
+            data = data[: whole_characters(data)]
         self._offsets[path] = offset + len(data)
         return data.decode(errors="replace")
 
 
-def _whole_characters(data: bytes) -> int:
+def whole_characters(data: bytes) -> int:
     """Bytes up to the last whole UTF-8 character: a writer may be in the middle of one."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

@@ -32,7 +32,10 @@ class RunSpec:
 
     `mode` is "ranks" (run the cell), "train" (run the cell, then fit what it made), or one of "fit", "validate", "test" and
     "predict" (with the shipment's values, named by `names`). `shipment` is a pickled `shipping.Shipment`, or None with
-    `shipment_path` naming the file that holds it.
+    `shipment_path` naming the file that holds it. `blobs` is where the shipment's big buffers lie on the rank's machine,
+    `blob_folder` where results may leave theirs for the kernel ("": in the message). `folder` is the run's folder if the rank
+    sees it, "" if its machine makes one of its own. `modules` is the archive of the user's own modules, `cwd` the notebook's
+    folder; both "" where ranks were started in it.
     """
 
     run_id: str
@@ -45,7 +48,10 @@ class RunSpec:
     cell: int = 0  # the notebook's execution count of the cell
     shipment: bytes | None = None
     shipment_path: str | None = None
+    blobs: str = ""
     blob_folder: str = ""
+    modules: str = ""
+    cwd: str = ""
     folder: str = ""
     options: FitOptions = field(default_factory=FitOptions)
     names: FitNames = field(default_factory=FitNames)
@@ -65,6 +71,7 @@ class RankResult:
     value_error: str | None = None
     model: bytes | None = None
     model_in_place: bool = True
+    callbacks: bytes | None = None  # pickled: the plain attributes of each callback that was given
     metrics: dict[str, float] = field(default_factory=dict)
     global_step: int = 0
     called_fit: bool = False

@@ -10,6 +10,8 @@ import errno
 import mmap
 import os
 import shutil
+import threading
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from gpulayer_nb.errors import ShippingError
 from gpulayer_nb.shipping.shipment import BufferRef
 
 BIG_BYTES = 256 << 10  # smaller buffers travel in the message
+_SLOW_TO_REMOVE_BYTES = 16 << 20  # the system frees memory page by page: 200 MB take 30 ms, for which no cell has to wait
+_GONE = ".gone-"
 
 
 class BlobStore:
@@ -24,6 +28,7 @@ class BlobStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+        self._removals: list[threading.Thread] = []
 
     def path_of(self, digest: str) -> Path:
         return self.folder / digest
@@ -40,6 +45,8 @@ class BlobStore:
         path = self.path_of(digest)
         if path.exists():
             return path
+        while self._removals:
+            self._removals.pop().join()  # for the room
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = self.folder / f"{digest}.{os.getpid()}.part"
         try:
@@ -59,8 +66,15 @@ class BlobStore:
         """Remove every file but these. A rank that has mapped a file keeps its pages."""
         if self.folder.is_dir():
             for path in self.folder.iterdir():
-                if path.name not in except_digests:
+                if path.name in except_digests or path.name.startswith(_GONE):
+                    continue
+                if path.stat().st_size < _SLOW_TO_REMOVE_BYTES:
                     path.unlink(missing_ok=True)
+                else:  # under its name another file may be put meanwhile
+                    gone = path.rename(self.folder / f"{_GONE}{uuid.uuid4().hex}")
+                    removal = threading.Thread(target=gone.unlink, args=(True,), name="gpulayer-unlink", daemon=True)
+                    removal.start()
+                    self._removals.append(removal)
 
     def load(self, ref: BufferRef) -> memoryview:
         """Map the file that this store holds for `ref`: for a machine that was given copies of the sender's files."""

@@ -1,45 +1,27 @@
 """Digests of buffers: the name under which bytes are stored and by which a change is noticed.
 
-Runs where values are packed. Owns the choice of hash and its use of the processors. Must not know what the bytes mean.
+Runs where values are packed. Owns the choice of hash. Must not know what the bytes mean.
+
+XXH3 with 128 bits: as fast as memory is read (measured 10 GB/s; sha256 0.75, blake3 2.6), so looking whether 200 MB have changed
+costs a fraction of copying them. It is no defence against somebody who makes two values collide on purpose: what is compared
+are a user's own values with each other, and by chance two of 1e9 differing ones meet with a probability of 1e-21.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
-# sha256 is the fastest of hashlib where the processor has instructions for it (measured 750 MB/s on one core; blake2b 410).
-CHUNK_BYTES = 4 << 20
-_THREADED_BYTES = 2 * CHUNK_BYTES
+import xxhash
 
 
 def digest_buffer(view: memoryview) -> str:
-    """The digest of a run of bytes: sha256 of the sha256 of its 4 MiB chunks, computed on several processors.
+    """The digest of a run of bytes; other threads go on meanwhile.
 
     Args:
-        view: one-dimensional, contiguous, of single bytes.
+        view: contiguous.
     """
-    chunks = [view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES)]
-    if len(view) >= _THREADED_BYTES and (threads := min(len(chunks), usable_processors(), 8)) > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(pool.map(_sha256, chunks))
-    else:
-        parts = [_sha256(chunk) for chunk in chunks]
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def _sha256(view: memoryview) -> bytes:
-    return hashlib.sha256(view).digest()
-
-
-def usable_processors() -> int:
-    """Processors this process may use; fewer than the machine has where a scheduler or a container says so."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return xxhash.xxh3_128_hexdigest(view)
 
 
 class DigestCache:
@@ -59,7 +41,8 @@ class DigestCache:
 
     def digest_all(self, stream: memoryview, buffers: Iterable[memoryview], big_bytes: int) -> str:
         """One digest for a pickle and its buffers; those of `big_bytes` or more are remembered by address."""
-        whole = hashlib.sha256(digest_buffer(stream).encode() if len(stream) >= _THREADED_BYTES else stream)
+        whole = xxhash.xxh3_128(len(stream).to_bytes(8, "little"))
+        whole.update(stream)
         for view in buffers:
             whole.update(len(view).to_bytes(8, "little"))
             whole.update(self.digest(view).encode() if len(view) >= big_bytes else view)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from gpulayer_nb.errors import UsageError
+from gpulayer_nb.train.callback import defines
 from gpulayer_nb.train.module import Module
 from gpulayer_nb.train.running_fit import RunningFit
 
@@ -41,21 +43,25 @@ def _check_foreign(module: Any) -> None:
     instead = "Return the loss from training_step, or give the module to Lightning's own Trainer in a `%%ranks` cell."
     if getattr(module, "automatic_optimization", True) is False:
         raise UsageError(f"{name} optimizes by hand (automatic_optimization=False), which is not supported here. {instead}")
-    own = [method for method in _LOOP_METHODS if _is_users(type(module), method)]
+    own = [method for method in _LOOP_METHODS if defines(module, method)]
     if own:
         raise UsageError(f"{name} changes the loop itself by {', '.join(own)}, which is not supported here. {instead}")
+    for method, advice in _NOT_CALLED.items():
+        if defines(module, method):
+            raise UsageError(f"{name} has {method}(), which this Trainer does not call. Next: {advice}.")
 
 
 _LOOP_METHODS = (
     "backward", "optimizer_step", "optimizer_zero_grad", "lr_scheduler_step", "configure_gradient_clipping",
     "transfer_batch_to_device", "on_before_batch_transfer", "on_after_batch_transfer", "configure_sharded_model",
+    "on_validation_model_eval", "on_validation_model_train", "on_validation_model_zero_grad", "on_test_model_eval",
+    "on_test_model_train", "on_predict_model_eval", "on_predict_model_train",
 )  # fmt: skip
-
-
-def _is_users(kind: type, method: str) -> bool:
-    """Whether the user's own class defines the method, not Lightning's."""
-    home = next((base for base in kind.__mro__ if method in vars(base)), None)
-    return home is not None and home.__module__.split(".")[0] not in ("lightning", "pytorch_lightning", "torch", "builtins")
+_NOT_CALLED = {
+    "configure_model": "make the layers in __init__",
+    "configure_callbacks": "give the callbacks to the Trainer, `callbacks=[…]`",
+    "prepare_data": "put it into a data module",
+}
 
 
 def step_of(module: Any, name: str) -> Callable[[Any, int], Any]:
@@ -82,14 +88,24 @@ def attached(module: Any, running: RunningFit) -> Iterator[None]:
         yield
         return
     own_trainer = module.__dict__.get("_trainer")
-    module.__dict__["_trainer"] = running  # what LightningModule.trainer returns
-    module.__dict__["log"] = _Log(running)
-    module.__dict__["log_dict"] = _LogDict(running)
+    stand_ins = {
+        "log": _Log(running),
+        "log_dict": _LogDict(running),
+        "optimizers": lambda use_pl_optimizer=True: _one_or_all(running.optimizers),
+        "lr_schedulers": lambda: _one_or_all(running.lr_schedulers) if running.lr_schedulers else None,
+        "all_gather": running.gather_stacked,
+    }
+    module.__dict__.update(stand_ins, _trainer=running)  # `_trainer` is what LightningModule.trainer returns
     try:
         yield
     finally:
         module.__dict__["_trainer"] = own_trainer
-        del module.__dict__["log"], module.__dict__["log_dict"]
+        for name in stand_ins:
+            module.__dict__.pop(name, None)
+
+
+def _one_or_all(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else parts
 
 
 class _Log:
@@ -97,11 +113,20 @@ class _Log:
 
     def __init__(self, running: RunningFit) -> None:
         self._add = running.metric_log.add
+        self._is_first = running.is_global_zero
 
     def __call__(
         self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, on_step: bool | None = None,
-        on_epoch: bool | None = None, *_: Any, batch_size: int | None = None, **__: Any,
+        on_epoch: bool | None = None, reduce_fx: Any = "mean", *_: Any, batch_size: int | None = None,
+        rank_zero_only: bool = False, **__: Any,
     ) -> None:  # fmt: skip
+        if reduce_fx not in ("mean", "avg", torch.mean):
+            raise UsageError(
+                f"log({name!r}, …, reduce_fx={getattr(reduce_fx, '__name__', reduce_fx)!r}): only means are kept here. Next: "
+                "keep the values, and log what you want of self.trainer.gather(…) in on_validation_epoch_end."
+            )
+        if rank_zero_only and not self._is_first:
+            return
         self._add(name, value, batch_size, on_step, on_epoch, prog_bar)
 
 

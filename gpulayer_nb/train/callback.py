@@ -5,9 +5,12 @@ Runs in a rank: every rank has its own copy of each callback and calls it at the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from gpulayer_nb.errors import UsageError
 
 if TYPE_CHECKING:
     from gpulayer_nb.train.running_fit import RunningFit
@@ -64,3 +67,39 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
+
+
+def defines(thing: Any, method: str) -> bool:
+    """Whether the class of a callback or module has a method of its user's own, not ours or Lightning's empty one."""
+    home = next((base for base in type(thing).__mro__ if method in vars(base)), None)
+    library = "" if home is None else home.__module__
+    bases = ("gpulayer_nb.train.callback", "gpulayer_nb.train.module")
+    return home is not None and library not in bases and library.split(".")[0] not in _FOREIGN
+
+
+def check_callbacks(given: Sequence[Any]) -> tuple[Any, ...]:
+    """The callbacks of a fit; any object with one of a Callback's methods will do.
+
+    Raises:
+        UsageError: one is a class, has none of the methods, or belongs to Lightning's own loop.
+    """
+    hooks = [name for name in vars(Callback) if not name.startswith("_")]
+    for callback in given:
+        kind = type(callback)
+        if isinstance(callback, type):
+            raise UsageError(f"callbacks: {callback.__name__} is a class. Next: make one, `{callback.__name__}(…)`.")
+        for base in kind.__mro__:
+            if base.__module__.startswith(_LIGHTNINGS) and base.__name__ != "Callback":
+                ours = f"use glt.{base.__name__}" if base.__name__ in _OURS else "leave it out, or write it as a glt.Callback"
+                raise UsageError(f"callbacks: Lightning's {base.__name__} works in Lightning's own Trainer only. Next: {ours}.")
+        if not any(defines(callback, name) for name in hooks) and not isinstance(callback, Callback):
+            raise UsageError(
+                f"callbacks: a {kind.__name__} has none of a callback's methods, such as on_train_epoch_end(trainer, module). "
+                "Next: subclass glt.Callback."
+            )
+    return tuple(given)
+
+
+_FOREIGN = ("lightning", "pytorch_lightning", "torch", "builtins")
+_LIGHTNINGS = ("lightning.pytorch.callbacks", "pytorch_lightning.callbacks")
+_OURS = ("EarlyStopping", "LearningRateMonitor", "ModelCheckpoint")

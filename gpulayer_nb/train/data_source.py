@@ -56,6 +56,11 @@ class DataSource:
             )
         return loader
 
+    @property
+    def has_own_val_loader(self) -> bool:
+        """Whether a validation loader was given as such, not by a data module."""
+        return self._val is not None
+
     def val_loader(self) -> Any:
         """The validation loader, None if there is none."""
         return self._only(self._val if self._val is not None or self._module is None else self._module.val_dataloader())

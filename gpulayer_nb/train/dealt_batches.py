@@ -13,7 +13,8 @@ from typing import Any
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.train.loaders import limited, use_fork
+from gpulayer_nb.train.divided_loader import limited
+from gpulayer_nb.train.loaders import use_fork
 from gpulayer_nb.train.samplers import DealtSampler
 
 

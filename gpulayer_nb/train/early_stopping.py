@@ -26,9 +26,16 @@ class EarlyStopping(Callback):
         check_mode(mode)
         self.monitor, self.min_delta, self.patience, self.mode = monitor, min_delta, patience, mode
         self.check_finite = check_finite
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.best_score: float | None = None
         self.wait_count = 0
-        self.stopped_epoch: int | None = None
+        self.stopped_epoch: int | None = None  # the 0-based epoch after which it ended the fit
+
+    def setup(self, trainer: RunningFit, module: Any, stage: str) -> None:
+        if stage == "fit":  # a resumed one takes its own back in load_state_dict
+            self._begin_anew()
 
     def on_train_epoch_end(self, trainer: RunningFit, module: Any) -> None:
         value = monitored(trainer, self.monitor, "EarlyStopping")

@@ -12,10 +12,10 @@ from torch import nn
 
 from gpulayer_nb.train.attachment import step_of
 from gpulayer_nb.train.batch import sample_count, to_device
+from gpulayer_nb.train.divided_loader import DividedLoader
 from gpulayer_nb.train.gathering import non_linear
 from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.hooks import Hooks
-from gpulayer_nb.train.loaders import DividedLoader
 from gpulayer_nb.train.metric_exchange import EpochMeans, MetricExchange
 from gpulayer_nb.train.metric_objects import take_objects
 from gpulayer_nb.train.precision import Precision
@@ -79,6 +79,7 @@ class EvalPass:
             running.epoch_metrics.update(means.values)
             running.callback_metrics.update(means.values)
             seconds = time.perf_counter() - started
+            self._reporter.prog_bar(running.metric_log.prog_bar)
             self._reporter.epoch(self._split, running.current_epoch, running.global_step, means, seconds)
             self._hooks.call(f"on_{self._word}_end")
         return means

@@ -15,11 +15,11 @@ from torch import nn
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.topology import RankPlace
 from gpulayer_nb.records.fit_options import FitOptions
+from gpulayer_nb.train.callback import defines
 from gpulayer_nb.train.eval_pass import HOOK_NAMES, EvalPass
 from gpulayer_nb.train.fit_result import FitResult
 from gpulayer_nb.train.loaders import divide
 from gpulayer_nb.train.metric_exchange import MetricExchange
-from gpulayer_nb.train.module import Module
 from gpulayer_nb.train.position import FitPosition
 from gpulayer_nb.train.reporter import Report, drop
 from gpulayer_nb.train.surroundings import never, surroundings
@@ -52,7 +52,7 @@ def evaluate(
         The means over all samples, the same on every rank.
     """
     step_name = f"{HOOK_NAMES[split]}_step"
-    if getattr(type(module), step_name, None) in (None, getattr(Module, step_name)):
+    if not defines(module, step_name):
         raise UsageError(f"{type(module).__name__} has no {step_name}(batch, batch_idx). Define it and log what is to be known.")
     with surroundings(
         "validate" if split == "val" else split, module, loader, options=options, place=place, world_size=world_size,

@@ -13,12 +13,12 @@ from torch import nn
 
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.train.checkpoint import bare_model
+from gpulayer_nb.train.divided_loader import DividedLoader
 from gpulayer_nb.train.eval_pass import EvalPass
 from gpulayer_nb.train.fit_result import FitResult
 from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.hooks import Hooks
 from gpulayer_nb.train.in_step import in_step
-from gpulayer_nb.train.loaders import DividedLoader
 from gpulayer_nb.train.metric_exchange import MetricExchange
 from gpulayer_nb.train.metric_objects import take_objects
 from gpulayer_nb.train.reporter import Reporter
@@ -47,7 +47,6 @@ class FitLoop:
         self._hooks, self._seeds, self._should_stop = hooks, seeds, should_stop
         self._options = running.options
         self._rules = () if running.optimization is None else running.optimization.rules
-        self._buffers = list(bare_model(module).buffers())
         self._last_means: dict[str, float] = {}
 
     def run(self) -> FitResult:
@@ -82,6 +81,8 @@ class FitLoop:
         running.epoch_metrics = {}
         self._seeds.start_epoch(running.current_epoch, self._group.rank)
         self._hooks.call("on_train_epoch_start")
+        if self._group.sum([float(train_pass.parameters_changed)])[0] > 0:
+            train_pass.wrap_anew()
         finished = self._train_batches()
         if finished:
             running.epochs_done += 1
@@ -90,7 +91,7 @@ class FitLoop:
             running.metric_log.weight = 1
             for hook in self._hooks.of_module("on_train_epoch_end"):
                 hook()
-        self._group.copy_from_rank_zero(self._buffers)
+        self._group.copy_from_rank_zero(list(bare_model(self._module).buffers()))
         self._close_training(time.perf_counter() - started)
         if not train_pass.stop and self._validation is not None and self._validation_is_due(finished):
             self._validate()
@@ -128,6 +129,7 @@ class FitLoop:
         running.callback_metrics.update(means.values)
         self._last_means.update(means.values)
         if not train_pass.stop:
+            self._reporter.prog_bar(running.metric_log.prog_bar)
             self._reporter.epoch("train", running.current_epoch, running.global_step, means, seconds)
 
     def _validation_is_due(self, finished: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -14,3 +15,4 @@ class FitResult:
     global_step: int = 0
     epochs_done: int = 0
     checkpoints: tuple[str, ...] = ()  # paths on global rank 0; empty on the others
+    callbacks: tuple[dict[str, Any], ...] = ()  # plain attributes of those that were given, on global rank 0; empty on the others

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gpulayer_nb.train.callback import Callback
+from gpulayer_nb.train.callback import Callback, defines
 from gpulayer_nb.train.module import Module
 
 Hook = Callable[..., Any]
@@ -27,17 +27,13 @@ class Hooks:
     def of_module(self, name: str) -> tuple[Hook, ...]:
         if not isinstance(self._module, Module) and not hasattr(self._module, "training_step"):
             return ()  # a plain model that predicts: a method of such a name means something else there
-        own = getattr(self._module, name, None)
-        if own is None or getattr(type(self._module), name, None) is getattr(Module, name, None):
-            return ()
-        return (own,)
+        return (getattr(self._module, name),) if defines(self._module, name) else ()
 
     def of_callbacks(self, name: str) -> tuple[Hook, ...]:
-        base = getattr(Callback, name)
         return tuple(
             partial(getattr(callback, name), self._trainer, self._module)
             for callback in self._callbacks
-            if getattr(type(callback), name, base) is not base
+            if defines(callback, name)
         )
 
     def call(self, name: str, *arguments: Any) -> None:

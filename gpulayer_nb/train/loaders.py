@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -26,73 +24,11 @@ from torch.utils.data import (
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.shards import Remainder, Shard
 from gpulayer_nb.plan.topology import count
+from gpulayer_nb.train.divided_loader import DividedLoader
 from gpulayer_nb.train.samplers import DealtSampler, ShardSampler, SkippingSampler
-from gpulayer_nb.train.seed import mixed
 from gpulayer_nb.train.stream_share import StreamShare
 
 Agree = Callable[[str], bool]
-
-
-@dataclass
-class DividedLoader:
-    """One rank's part of a loader.
-
-    `batches` is how many batches this rank has in an epoch, None if that is unknown; `equal` says that all ranks are sure to
-    have as many; `samples` counts the data over all ranks, each sample once, None if unknown.
-    """
-
-    source: Any
-    batch_size: int | None
-    batches: int | None
-    samples: int | None
-    equal: bool
-    notices: tuple[str, ...] = ()
-    _skipping: SkippingSampler | None = None
-    _samplers: tuple[Any, ...] = ()
-    _generator: torch.Generator | None = None
-    _worker_seed: tuple[int, ...] = field(default=())
-
-    def epoch(self, epoch: int, *, skip_batches: int = 0, limit: int | float | None = None) -> Iterator[Any]:
-        """The batches of one epoch, in the order of that epoch.
-
-        Args:
-            skip_batches: leave out the first ones (a resumed epoch).
-            limit: stop after so many batches (int) or that share of them (float).
-        """
-        for sampler in self._samplers:
-            sampler.set_epoch(epoch)
-        if self._generator is not None:
-            self._generator.manual_seed(mixed(*self._worker_seed, epoch))
-        if self._skipping is not None:
-            self._skipping.skip = skip_batches
-        batches = iter(self.source)
-        if skip_batches and self._skipping is None:
-            batches = islice(batches, skip_batches, None)
-        most = self.limited(limit)
-        return batches if limit is None or most is None else islice(batches, max(0, most - skip_batches))
-
-    def limited(self, limit: int | float | None) -> int | None:
-        """Batches of an epoch under a limit.
-
-        Raises:
-            UsageError: a share of a loader whose length is unknown.
-        """
-        return limited(limit, self.batches)
-
-
-def limited(limit: int | float | None, batches: int | None) -> int | None:
-    """Batches of a pass under a limit; `batches` is how many there are, None if unknown.
-
-    Raises:
-        UsageError: a share of a loader whose length is unknown.
-    """
-    if limit is None:
-        return batches
-    if isinstance(limit, float):
-        if batches is None:
-            raise UsageError(f"a limit of {limit} of the batches needs a loader with a length; give a number of batches.")
-        return int(batches * limit)
-    return limit if batches is None else min(limit, batches)
 
 
 def divide(
@@ -111,7 +47,7 @@ def divide(
     """This rank's part of a loader: every sample once over all ranks (in training some twice, so that ranks stay in step).
 
     Args:
-        seed: of the shuffles; else that of the loader's generator; else `fallback_seed`.
+        seed: of the shuffles, the same on all ranks; else that of the loader's own generator; else `fallback_seed`.
         worker_seed: from which a loader with its own generator seeds its worker processes, differently on each rank.
         replace_sampler: False: the loader is already divided and is taken as it is.
         agree: whether all ranks hold the same digest; asked only for samplers that are not torch's own two.
@@ -132,7 +68,7 @@ def divide(
     divided = _divide_stream(own, rank, world_size, training) if isinstance(loader.dataset, IterableDataset) else None
     if divided is None:
         if seed is None:
-            seed = fallback_seed if loader.generator is None else loader.generator.initial_seed()
+            seed = fallback_seed if (own_seed := seed_of(loader)) is None else own_seed
         divided = _divide_samples(own, rank, world_size, training=training, seed=seed, agree=agree)
     if loader.generator is not None:
         divided._generator = torch.Generator()  # the same one on every rank would give every rank's workers the same noise
@@ -141,16 +77,26 @@ def divide(
     return divided
 
 
+def seed_of(loader: Any) -> int | None:
+    """The seed of the generator that the loader's order is drawn from; None if it has none of its own."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    for part in (getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None), loader):
+        generator = getattr(part, "generator", None)
+        if isinstance(generator, torch.Generator):
+            return generator.initial_seed()
+    return None
+
+
 def _divide_samples(own: Any, rank: int, world_size: int, *, training: bool, seed: int, agree: Agree) -> DividedLoader:
     sampler, batch_sampler, batch_size = own.sampler, own.batch_sampler, own.batch_size
     groups = batch_sampler is not None and batch_size is None  # the user's own batch sampler
     chosen = batch_sampler if groups else sampler
     length = len(own.dataset)
     if isinstance(chosen, DistributedSampler) or (groups and isinstance(getattr(chosen, "sampler", None), DistributedSampler)):
-        return _own_distributed(own, chosen, rank, world_size)
+        return _own_distributed(own, chosen, rank, world_size, training=training)
     remainder: Remainder = ("drop" if own.drop_last else "pad") if training else "keep"
     notices: list[str] = []
-    whole = type(sampler) is SequentialSampler or (
+    whole = (type(sampler) is SequentialSampler and len(sampler) == length) or (
         type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == length
     )
     if not groups and whole:
@@ -202,7 +148,7 @@ class _Batches(BatchSampler):
         self.sampler.set_epoch(epoch)  # type: ignore[union-attr]  # one of ours
 
 
-def _own_distributed(own: Any, chosen: Any, rank: int, world_size: int) -> DividedLoader:
+def _own_distributed(own: Any, chosen: Any, rank: int, world_size: int, *, training: bool) -> DividedLoader:
     """The user has put a DistributedSampler in: keep it, tell it the epoch, and check that it is meant for these ranks."""
     sampler = chosen if isinstance(chosen, DistributedSampler) else chosen.sampler
     if (sampler.num_replicas, sampler.rank) != (world_size, rank):
@@ -210,40 +156,63 @@ def _own_distributed(own: Any, chosen: Any, rank: int, world_size: int) -> Divid
             f"the loader's DistributedSampler is for rank {sampler.rank} of {sampler.num_replicas}, but this is rank {rank} of "
             f"{world_size}. Leave the sampler out (shuffle=True is enough): the data are divided for you."
         )
+    repeated = sampler.total_size - (_length(sampler.dataset) or 0)
+    notices: tuple[str, ...] = ()
+    if not training and repeated > 0:
+        notice = (
+            f"the validation loader's DistributedSampler gives {count(repeated, 'sample')} twice, so the means are not exact. "
+            "Leave the sampler out: every sample then counts once."
+        )
+        notices = (notice,)
     return DividedLoader(
-        source=own, batch_size=own.batch_size, batches=len(own), samples=_length(own.dataset), equal=True, _samplers=(sampler,)
-    )
+        source=own, batch_size=own.batch_size, batches=len(own), samples=_length(own.dataset), equal=True, notices=notices,
+        _samplers=(sampler,),
+    )  # fmt: skip
 
 
 def _divide_stream(own: Any, rank: int, world_size: int, training: bool) -> DividedLoader:
+    stream, samples = own.dataset, _length(own.dataset)
+    share = StreamShare(stream, rank, world_size, training=training)
+    if world_size > 1 or share.wants_epoch:
+        own.__dict__["dataset"] = share
+    batches = _length(own)  # what the data set says; it may give more or fewer
+    own.__dict__["_IterableDataset_len_called"] = None  # so that torch does not warn of it either
     notices: tuple[str, ...] = ()
     if world_size > 1:
-        own.__dict__["dataset"] = StreamShare(own.dataset, rank, world_size, training=training)
-        own.__dict__["_IterableDataset_len_called"] = None
         notice = (
-            f"{type(own.dataset._inner).__name__} is a stream: rank r takes items r, r + {world_size}, …, so it has to come in "
+            f"{type(stream).__name__} is a stream: rank r takes items r, r + {world_size}, …, so it has to come in "
             "the same order on every rank. If it divides itself, set use_distributed_sampler=False."
         )
         notices = (notice,)
     return DividedLoader(
-        source=own, batch_size=own.batch_size, batches=None, samples=None, equal=world_size == 1, notices=notices
-    )
+        source=own, batch_size=own.batch_size, batches=batches, samples=samples, equal=world_size == 1, exact=False,
+        notices=notices, _samplers=(share,),
+    )  # fmt: skip
 
 
 def _already_divided(loader: Any, rank: int, world_size: int) -> DividedLoader:
-    samplers = tuple(s for s in (loader.sampler, loader.batch_sampler) if callable(getattr(s, "set_epoch", None)))
+    stream = isinstance(loader.dataset, IterableDataset)
+    parts = (loader.dataset,) if stream else (loader.sampler, loader.batch_sampler)
+    drawn_by = loader.sampler if loader.batch_size is not None or loader.batch_sampler is None else loader.batch_sampler
     return DividedLoader(
         source=loader, batch_size=loader.batch_size, batches=_length(loader), samples=None, equal=world_size == 1,
-        _samplers=samplers,
+        exact=not stream and isinstance(drawn_by, (SequentialSampler, RandomSampler, DistributedSampler)),
+        _samplers=tuple(part for part in parts if callable(getattr(part, "set_epoch", None))),
     )  # fmt: skip
 
 
 def _as_it_is(loader: Any, world_size: int, what: str) -> DividedLoader:
     """Something that is no DataLoader: every rank reads what its own one gives."""
-    if not isinstance(loader, Iterable):
+    parts = list(loader.values()) if isinstance(loader, Mapping) else loader if isinstance(loader, (list, tuple)) else []
+    if any(isinstance(part, DataLoader) for part in parts):
         raise UsageError(
-            f"the {what} loader is a {type(loader).__name__}, which cannot be iterated. Give a torch DataLoader, or another "
-            "iterable of batches."
+            f"{len(parts)} {what} loaders are given, as a {type(loader).__name__}; one is supported. Next: join the data sets "
+            "with torch.utils.data.ConcatDataset, or let one data set return a part of each."
+        )
+    if not isinstance(loader, Iterable) or isinstance(loader, Mapping):
+        raise UsageError(
+            f"the {what} loader is a {type(loader).__name__}, which cannot be iterated for batches. Give a torch DataLoader, or "
+            "another iterable of batches."
         )
     notices: tuple[str, ...] = ()
     if world_size > 1:
@@ -255,7 +224,7 @@ def _as_it_is(loader: Any, world_size: int, what: str) -> DividedLoader:
     samplers = (loader,) if callable(getattr(loader, "set_epoch", None)) else ()
     return DividedLoader(
         source=loader, batch_size=getattr(loader, "batch_size", None), batches=_length(loader), samples=None,
-        equal=world_size == 1, notices=notices, _samplers=samplers,
+        equal=world_size == 1, exact=isinstance(loader, (list, tuple)), notices=notices, _samplers=samplers,
     )  # fmt: skip
 
 

@@ -44,11 +44,18 @@ class ModelCheckpoint(Callback):
         self.filename, self.monitor, self.mode = filename, monitor, mode
         self.save_top_k = (0 if monitor is None else 1) if save_top_k is None else save_top_k
         self.save_last, self.every_n_epochs, self.every_n_train_steps = save_last, every_n_epochs, every_n_train_steps
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.best_model_path = ""
         self.best_model_score: float | None = None
         self.last_model_path = ""
         self.kept: dict[str, float] = {}  # path → score, for those that count for save_top_k
         self._saved_step = -1
+
+    def setup(self, trainer: RunningFit, module: Any, stage: str) -> None:
+        if stage == "fit":  # a resumed one takes its own back in load_state_dict
+            self._begin_anew()
 
     def on_fit_start(self, trainer: RunningFit, module: Any) -> None:
         if self.dirpath is None and trainer.checkpoint_dir is None:

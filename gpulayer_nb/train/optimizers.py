@@ -5,6 +5,7 @@ Runs in a rank. Owns those forms and when a scheduler steps. Must not know the l
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,14 +83,19 @@ class Optimization:
             raise UsageError(f"configure_optimizers gave no optimizer; {FORMS}.")
         return cls(tuple(optimizers), tuple(rules))
 
-    def check_parameters(self, module: nn.Module) -> None:
-        """Refuse an optimizer that holds nothing of the module: training it would change nothing.
+    def check(self, module: nn.Module) -> None:
+        """Refuse an optimizer that holds nothing of the module: training it would change nothing; and one that needs a closure.
 
         Raises:
-            UsageError: as said; typical after the model was made anew and the optimizer was not.
+            UsageError: as said; the first is typical after the model was made anew and the optimizer was not.
         """
         own = {id(parameter) for parameter in module.parameters()}
         for optimizer in self.optimizers:
+            if _needs_closure(optimizer):
+                raise UsageError(
+                    f"{type(optimizer).__name__} evaluates the loss several times in a step (a closure), which is not supported. "
+                    "Next: another optimizer, or a loop of your own in `%%ranks`."
+                )
             held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             if held and not any(id(parameter) in own for parameter in held):
                 raise UsageError(
@@ -121,6 +127,11 @@ class Optimization:
         if len(rates) == 1:
             return {f"lr-{rates[0][0]}": rates[0][1]}
         return {f"lr-{name}-{index}": rate for index, (name, rate) in enumerate(rates)}
+
+
+def _needs_closure(optimizer: Optimizer) -> bool:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _is_pair_of_lists(configured: Any) -> bool:

@@ -6,9 +6,9 @@ Must not know how records travel, and decides nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from gpulayer_nb.records.record import EpochMetrics, NonFinite, Notice, Progress, Record, StepMetrics
+from gpulayer_nb.records.record import EpochMetrics, NonFinite, Notice, ProgBar, Progress, Record, StepMetrics
 from gpulayer_nb.train.metric_exchange import EpochMeans, StepMeans
 
 Report = Callable[[Record], None]
@@ -21,12 +21,19 @@ def drop(record: Record) -> None:
 class Reporter:
     def __init__(self, report: Report, rank: int) -> None:
         self._report = report if rank == 0 else drop
+        self._shown_first = 0  # names told
 
     def record(self, record: Record) -> None:
         self._report(record)
 
     def notice(self, text: str, level: str = "note") -> None:
         self._report(Notice(time=time.time(), text=text, level=level))
+
+    def prog_bar(self, names: Collection[str]) -> None:
+        """Tell the names that were logged with `prog_bar`, if there are more of them than before. The set only grows."""
+        if len(names) > self._shown_first:
+            self._shown_first = len(names)
+            self._report(ProgBar(time=time.time(), names=tuple(names)))
 
     def steps(self, means: StepMeans, first_step: int, epoch: int) -> None:
         """The steps `first_step`, `first_step + 1`, … of one epoch."""

@@ -149,7 +149,11 @@ class Saver:
             "schedulers": [rule.scheduler.state_dict() for rule in optimization.rules],
             "scaler": None if self._precision.scaler is None else self._precision.scaler.state_dict(),
             "seeds": [self._seeds.torch, self._seeds.numpy, self._seeds.python],
-            "callbacks": {_key(i, callback): callback.state_dict() for i, callback in enumerate(running.callbacks)},
+            "callbacks": {
+                _key(i, callback): callback.state_dict()
+                for i, callback in enumerate(running.callbacks)
+                if callable(getattr(callback, "state_dict", None))
+            },
             "loggers": {
                 _key(i, logger): {**logger.state_dict(), "step": running.global_step}
                 for i, logger in enumerate(running.loggers)
@@ -186,7 +190,8 @@ class Saver:
         if self._precision.scaler is not None and checkpoint["scaler"]:
             self._precision.scaler.load_state_dict(checkpoint["scaler"])
         for i, callback in enumerate(running.callbacks):
-            if state := checkpoint["callbacks"].get(_key(i, callback)):
+            state = checkpoint["callbacks"].get(_key(i, callback))
+            if state and callable(getattr(callback, "load_state_dict", None)):
                 callback.load_state_dict(state)
         for i, logger in enumerate(running.loggers):
             if running.is_global_zero and (state := checkpoint.get("loggers", {}).get(_key(i, logger))):

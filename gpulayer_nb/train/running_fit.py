@@ -71,6 +71,7 @@ class RunningFit:
         self.checkpoint_paths: list[str] = []
         self.write_checkpoint: Callable[[Path, bool], None] | None = None  # set by the loop
         self.sanity_checking = False  # never: Lightning's word, asked by modules and callbacks written for it
+        self.progress_bar_callback = None  # the same
 
     @property
     def current_epoch(self) -> int:
@@ -137,9 +138,27 @@ class RunningFit:
     def optimizers(self) -> list[torch.optim.Optimizer]:
         return [] if self.optimization is None else list(self.optimization.optimizers)
 
-    def log(self, name: str, value: Any, *, on_step: bool | None = None, on_epoch: bool | None = None) -> None:
+    def log(
+        self,
+        name: str,
+        value: Any,
+        *,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        prog_bar: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
         """What a callback wants to record; as `Module.log`."""
-        self.metric_log.add(name, value, None, on_step, on_epoch)
+        self.metric_log.add(name, value, batch_size, on_step, on_epoch, prog_bar)
+
+    @property
+    def lr_schedulers(self) -> list[Any]:
+        return [] if self.optimization is None else [rule.scheduler for rule in self.optimization.rules]
+
+    def gather_stacked(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """`LightningModule.all_gather`: every rank's tensor, of the same shape on all, stacked along a new first dimension."""
+        data = data if isinstance(data, torch.Tensor) else torch.tensor(data)
+        return data if self.world_size == 1 else self.gather(data[None])
 
     def gather(self, value: Any) -> Any:
         """What every rank has, on every rank: for metrics that are no means, such as F1 or AUC.

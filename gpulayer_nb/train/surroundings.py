@@ -17,6 +17,7 @@ from torch import nn
 from gpulayer_nb.plan.topology import RankPlace
 from gpulayer_nb.records.fit_options import FitOptions
 from gpulayer_nb.train.attachment import attached
+from gpulayer_nb.train.callback import check_callbacks
 from gpulayer_nb.train.checkpoint import load_weights
 from gpulayer_nb.train.data_source import DataSource
 from gpulayer_nb.train.group import Group
@@ -64,6 +65,7 @@ def surroundings(
     position: FitPosition | None,
 ) -> Iterator[Surroundings]:
     """Rank 0's weights, or a checkpoint's, on every rank and device; the module attached; each rank seeded for itself."""
+    callbacks = check_callbacks(callbacks)
     group = Group(place.rank, world_size, device)
     running = RunningFit(
         options, place, world_size, devices_per_node, device, position or FitPosition(), callbacks, checkpoint_dir, group=group,

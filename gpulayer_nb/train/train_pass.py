@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.pace import steps_until_flush
 from gpulayer_nb.train.batch import sample_count, to_device
 from gpulayer_nb.train.checkpoint import bare_model
@@ -32,7 +33,7 @@ class TrainPass:
     def __init__(
         self,
         module: Any,
-        step_module: StepModule | DistributedDataParallel,
+        wrap: Callable[[], StepModule | DistributedDataParallel],
         running: RunningFit,
         precision: Precision,
         exchange: MetricExchange,
@@ -42,14 +43,14 @@ class TrainPass:
         deadline: float | None,
     ) -> None:
         assert running.optimization is not None
-        self._module, self._forward, self._running, self._precision = module, step_module, running, precision
+        self._module, self._running, self._precision = module, running, precision
         self._exchange, self._reporter, self._should_stop, self._deadline = exchange, reporter, should_stop, deadline
         self._optimizers = running.optimization.optimizers
         self._step_rules = tuple(rule for rule in running.optimization.rules if rule.interval == "step")
-        self._parameters = running.optimization.parameters(module)
-        ddp = isinstance(step_module, DistributedDataParallel)
-        self._must_all_have_gradients = ddp and not running.options.find_unused_parameters
-        self._no_sync = step_module.no_sync if isinstance(step_module, DistributedDataParallel) else nullcontext
+        self._metric_rules = tuple(rule for rule in self._step_rules if rule.needs_metric)
+        self._wrap = wrap
+        self._take_parameters()
+        self._batch_count: int | None = None
         self._accumulate = running.options.accumulate_grad_batches
         self._clip = running.options.gradient_clip_val
         self._max_steps = running.options.max_steps
@@ -63,8 +64,29 @@ class TrainPass:
         self._pace = 1
         self._flush_at = running.position.global_step + 1  # the first step is shown at once
         self._flushed_at = time.perf_counter()
+        self._alone_since = self._flushed_at  # the end of the last step
         self.stop = False  # all ranks have agreed that the user wants to stop
         self.limit = False  # all ranks have agreed that a limit is reached or a callback has ended the fit
+
+    def _take_parameters(self) -> None:
+        """Wrap the module as it is now: which parameters there are, and which of them are trained, is fixed by that."""
+        assert self._running.optimization is not None
+        self._trained = _trained(self._module)
+        self._parameters = self._running.optimization.parameters(self._module)
+        self._forward = self._wrap()
+        self._ddp = isinstance(self._forward, DistributedDataParallel)
+        self._must_all_have_gradients = self._ddp and not self._running.options.find_unused_parameters
+        self._no_sync = self._forward.no_sync if isinstance(self._forward, DistributedDataParallel) else nullcontext
+
+    @property
+    def parameters_changed(self) -> bool:
+        """Whether layers were frozen, freed, added or replaced since the module was wrapped."""
+        return _trained(self._module) != self._trained
+
+    def wrap_anew(self) -> None:
+        """Take the module with its present parameters. All ranks do it together."""
+        self.release()
+        self._take_parameters()
 
     def run(self, batches: Iterator[Any], first_batch: int, batch_count: int | None) -> bool:
         """Train on one epoch's batches; ends early at an agreed stop or at `max_steps`.
@@ -74,7 +96,8 @@ class TrainPass:
         """
         position, log = self._running.position, self._running.metric_log
         log.in_steps = True
-        self._flushed_at = time.perf_counter()
+        self._flushed_at = self._alone_since = time.perf_counter()
+        self._batch_count = batch_count
         index = first_batch
         finished = True
         if self._max_steps is not None and position.global_step >= self._max_steps:
@@ -83,11 +106,12 @@ class TrainPass:
             self._step(group, index)
             index += len(group)
             if position.global_step >= self._flush_at:
-                self._flush(batch_count)
+                self._flush()
+            self._alone_since = time.perf_counter()
             if self.stop or self.limit or position.global_step == self._max_steps:
                 finished = index == batch_count
                 break
-        self._flush(batch_count)
+        self._flush()
         log.in_steps = False
         return finished
 
@@ -125,12 +149,16 @@ class TrainPass:
         running.position.samples += samples
         running.epoch_samples += samples
         running.batches_done = index + last + 1
+        if self._metric_rules:  # they look at this very step's means, the same on every rank
+            running.metric_log.end_step(samples)
+            self._flush()
         for rule in self._step_rules:
             if running.position.global_step % rule.frequency == 0:
                 rule.step(running.callback_metrics)
         for hook in self._batch_end:
             hook(output, batch, index + last)
-        running.metric_log.end_step(samples)
+        if not self._metric_rules:
+            running.metric_log.end_step(samples)
 
     def _forward_backward(self, batch: Any, index: int, share: int, *, first: bool) -> Any:
         output = self._forward(batch, index)
@@ -147,6 +175,8 @@ class TrainPass:
             loss = self._precision.scaler.scale(loss)
         for hook in self._before_backward:
             hook(loss)
+        if first:
+            self._running.position.own_seconds += time.perf_counter() - self._alone_since
         try:
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         except RuntimeError as error:
@@ -185,12 +215,17 @@ class TrainPass:
         if names:
             raise unused_parameters_error(names)
 
-    def _flush(self, batch_count: int | None) -> None:
+    def _flush(self) -> None:
         """Exchange what was logged since the last time. All ranks are at the same step here."""
         running, log, position = self._running, self._running.metric_log, self._running.position
         steps = log.open_steps
         if steps == 0:
             return
+        if self._ddp and self.parameters_changed:
+            raise UsageError(
+                "parameters were frozen, freed or added within an epoch, where the exchange of gradients cannot follow: the "
+                "ranks' models would drift apart. Next: do it in on_train_epoch_start."
+            )
         now = time.perf_counter()
         seconds = now - self._flushed_at
         means = self._exchange.steps(
@@ -206,9 +241,10 @@ class TrainPass:
         for name, column in means.values.items():
             if column[-1] is not None:
                 running.callback_metrics[name] = column[-1]
+        self._reporter.prog_bar(log.prog_bar)
         self._reporter.steps(means, position.global_step - steps + 1, position.epoch)
         rate = means.samples / seconds if seconds > 0 else None
-        self._reporter.progress("train", position.epoch, position.batch_index, batch_count, position.global_step, rate)
+        self._reporter.progress("train", position.epoch, position.batch_index, self._batch_count, position.global_step, rate)
 
     def take_samples(self) -> int:
         """Samples that this rank has trained on since the last call."""
@@ -219,4 +255,10 @@ class TrainPass:
         """Drop the gradients, which live in the exchange's buffers, and the wrapper around the module."""
         for parameter in self._parameters:
             parameter.grad = None
-        self._forward = None  # type: ignore[assignment]  # the pass is over
+        self._forward = None  # type: ignore[assignment]  # the pass is over, or wraps anew
+        self._no_sync = nullcontext
+
+
+def _trained(module: nn.Module) -> list[tuple[int, bool]]:
+    """Every parameter, and whether it is trained."""
+    return [(id(parameter), parameter.requires_grad) for parameter in module.parameters()]

@@ -117,6 +117,7 @@ const icon = path => `<svg class="gpl-i" viewBox="0 0 16 16" aria-hidden="true">
 
 class View {
   constructor(model, el) {
+    this.id = Math.random().toString(36).slice(2); this.done = [];
     this.model = model; this.curves = new Map(); this.facts = { panels: [], left: 0, right: 1, ends: [], state: 'starting', last: 0 };
     this.parts = {}; this.output = new Map(); this.number = 0; this.ready = false; this.pressed = 0;
     this.smoothing = 25; this.log = false; this.zoom = null; this.at = null; this.rank = ''; this.search = '';
@@ -132,9 +133,14 @@ class View {
     this.inSight = true;
     const sight = new IntersectionObserver(([e]) => { this.inSight = e.isIntersecting; this.later(); });
     sight.observe(el);
-    document.addEventListener('visibilitychange', redraw);
-    this.stop.push(() => theme.disconnect(), () => size.disconnect(), () => sight.disconnect(), () => document.removeEventListener('visibilitychange', redraw));
-    model.send({ kind: 'hello', first: true });
+    const looked = () => { this.say_hello(document.hidden ? 'sleep' : 'hello'); this.later(); };   // nothing comes while nobody looks
+    const gone = () => this.say_hello('sleep');
+    document.addEventListener('visibilitychange', looked);
+    window.addEventListener('pagehide', gone);
+    this.stop.push(() => theme.disconnect(), () => size.disconnect(), () => sight.disconnect(), gone,
+      () => { document.removeEventListener('visibilitychange', looked); window.removeEventListener('pagehide', gone); });
+    this.say_hello('hello', { first: true });
+    if (document.hidden) this.say_hello('sleep');
   }
 
   build(el) {
@@ -175,15 +181,23 @@ class View {
     el.append(this.root);
   }
 
+  say_hello(kind, more = {}) {
+    try { this.model.send({ kind, page: this.id, ...more }); } catch { /* the kernel or the comm is gone: nobody to tell */ }
+  }
+
   hear(message, buffers) {
     if (message.kind !== 'whole' && (!this.ready || message.number !== this.number + 1)) {
-      this.ready = false; this.model.send({ kind: 'hello' });   // something was lost: the whole is asked for
+      this.ready = false;
+      if (!document.hidden) this.say_hello('hello');   // something was lost: the whole is asked for
       return;
     }
-    if (message.kind === 'whole') { for (const c of this.curves.values()) c.clear(); this.wiped = true; }
+    if (message.kind === 'whole') {
+      this.done = []; for (const c of this.curves.values()) c.clear(); this.wiped = true; }
     this.ready = true; this.number = message.number;
     for (const part of ['head', 'name', 'strip', 'bar', 'note', 'ranks', 'ranks_count']) if (part in message) this.parts[part] = message[part];
     if (message.chart) this.facts = message.chart;
+    this.done.push(...message.ends ?? []);
+    this.facts.ends = [...this.done, ...this.facts.next ?? []];
     for (const entry of message.curves ?? []) this.take(entry, buffers);
     if (message.output || this.wiped) (this.pending ??= []).push([this.wiped, message.output ?? []]);
     this.wiped = false;
@@ -475,7 +489,12 @@ class View {
       for (const [number, line] of r.lines) if (number < first) { line.remove(); r.lines.delete(number); }
       for (const [number, html] of lines) {
         let line = r.lines.get(number);
-        if (!line) { line = make('div'); r.lines.set(number, line); pre.append(line); }
+        if (!line) {                                      // late ones go to their place
+          line = make('div'); line.number = number; r.lines.set(number, line);
+          let after = pre.lastChild;
+          while (after && after.number > number) after = after.previousSibling;
+          after ? after.after(line) : pre.prepend(line);
+        }
         line.innerHTML = html; line.hidden = !html;
       }
       r.count.textContent = words;

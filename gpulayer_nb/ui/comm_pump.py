@@ -52,6 +52,11 @@ class CommPump:
         if pressed:
             raise KeyboardInterrupt
 
+    def say_busy(self) -> None:
+        """Pages take the end of whatever was answered meanwhile, also on the control channel, for the end of the cell."""
+        if self._socket is not None:
+            self._kernel._publish_status("busy", "shell")
+
     def close(self) -> None:
         """Give back what was held, in order, to be run when the cell is over. May be called twice."""
         self._socket = None

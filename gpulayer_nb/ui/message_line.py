@@ -40,7 +40,8 @@ def sentence(history: RunHistory) -> tuple[str, str]:
         rank = warnings[-1].rank
         return (f"{history.rank_label(rank)}: " if rank is not None else "") + plain(warnings[-1].text), "warning"
     if history.state == "finished":
-        return " ".join(part for part in (best(history, done=True), history.message) if part) or "All steps are done.", "note"
+        over = "The script has ended." if history.run is not None and history.run.mode == "launch" else "All steps are done."
+        return " ".join(part for part in (best(history, done=True), history.message) if part) or over, "note"
     if history.state == "stopped":
         message = plain(history.message) or f"stopped after step {number.count(history.last_step)}."
         return f"{message[:1].upper()}{message[1:]} {best(history, done=True)}".strip(), "note"

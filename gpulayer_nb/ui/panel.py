@@ -6,7 +6,7 @@ Runs in the kernel. Owns which metrics share a panel, thinning, axis ends and ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer_nb.records.curve import Curve, TrailingMean
@@ -26,6 +26,12 @@ def family(name: str) -> str:
             if name.startswith(prefix) and len(name) > len(prefix):
                 return name[len(prefix) :]
     return name
+
+
+def chosen_first(families: Iterable[str], chosen: Sequence[str]) -> list[str]:
+    """The families of `chosen` metrics before the others; otherwise the order stays."""
+    places = {family(name): at for at, name in reversed(list(enumerate(chosen)))}
+    return sorted(families, key=lambda name: places.get(name, len(places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ class ChartModel:
     def _chart(self, make: Callable[[str, int], Panel]) -> Chart:
         self.read()
         history = self._history
-        panels = [make(base, hue) for hue, base in enumerate(list(self._tracks)[:MAX_PANELS])]
+        shown = chosen_first(self._tracks, history.chosen)[:MAX_PANELS]
+        panels = [make(base, hue) for hue, base in enumerate(shown)]
         left = history.fit.start_step if history.fit else 0
         return Chart(tuple(panels), left, self._edge(left), self._marks(left), history.state, history.last_step)
 

@@ -16,7 +16,7 @@ from gpulayer_nb.ui.state import icon
 MOST_ROWS = 16  # more ranks are shown as a grid
 _COLUMNS = (  # head, class, width in units of 4 px; 0: what is left
     ("rank", "num", 10), ("node", "num", 11), ("local rank", "num opt", 17), ("worker", "", 20), ("device", "", 15),
-    ("step", "num", 16), ("samples/s", "num", 18), ("memory", "num", 20), ("state", "st", 0),
+    ("step", "num", 16), ("samples/s", "num", 18), ("memory", "num", 20), ("seen", "num opt", 15), ("state", "st", 0),
 )  # fmt: skip
 _HEAD = "".join(
     f'<th class="{kind}" scope="col"{f" style={chr(34)}width:calc(var(--gpl-u)*{width}){chr(34)}" if width else ""}>{head}</th>'
@@ -44,7 +44,7 @@ def ranks_table(history: RunHistory) -> str:
 
 
 def _row(row: RankRow) -> str:
-    marked = row.state in ("failed", "dead", "silent")
+    marked = row.state in ("failed", "dead", "silent") or row.is_straggler
     mark = ": " if row.state in ("failed", "dead") else ", "
     state = row.state + (mark + row.detail if row.detail else "")
     cells = (
@@ -52,9 +52,18 @@ def _row(row: RankRow) -> str:
         f'<td class="num opt">{row.place.local_rank}</td><td>{escape(row.worker)}</td><td>{escape(row.device)}</td>'
         f'<td class="num">{number.count(row.global_step) if row.global_step else number.UNKNOWN}</td>'
         f'<td class="num">{number.rate(row.samples_per_second)}</td><td class="num">{number.memory(row.memory_bytes)}</td>'
+        f'<td class="num opt">{_seen(row.age_seconds)}</td>'
         f'<td class="st">{icon(row.state)}{escape(state)}</td>'
     )
-    return f'<tr class="{row.state}{" marked" if marked else ""}">{cells}</tr>'
+    late = " straggler" if row.is_straggler else ""
+    return f'<tr class="{row.state}{" marked" if marked else ""}{late}">{cells}</tr>'
+
+
+def _seen(age_seconds: float | None) -> str:
+    """When the rank was last heard of; it reports once a second."""
+    if age_seconds is None:
+        return number.UNKNOWN
+    return "now" if age_seconds < 2 else f"{age_seconds:.0f} s ago"
 
 
 def _grid(rows: tuple[RankRow, ...]) -> str:
@@ -65,11 +74,11 @@ def _grid(rows: tuple[RankRow, ...]) -> str:
     for row in rows:
         rate = row.samples_per_second
         shade = min(4, int(5 * (rate - low) / (high - low))) if rate and high > low else 2
-        odd = row.state != "running"
-        said = f"{row.label}, {row.state}, {number.rate(rate)} samples/s"
+        odd = row.state != "running" or row.is_straggler
+        said = f"{row.label}, {row.state}{f', {row.detail}' if row.detail else ''}, {number.rate(rate)} samples/s"
         lines.setdefault(row.place.node_rank, []).append(
             f'<span class="cell {"odd" if odd else f"q{shade}"}" title="{escape(said)}">'
-            f"{icon(row.state) if odd else ''}{row.place.rank}</span>"
+            f"{icon('warning' if row.is_straggler else row.state) if odd else ''}{row.place.rank}</span>"
         )
     body = "".join(f'<div class="row"><b>node {node}</b>{"".join(cells)}</div>' for node, cells in lines.items())
     return f'<div class="gpl-heat" role="img" aria-label="{escape(ranks_summary(rows))}">{body}</div>'

@@ -27,6 +27,7 @@ class RanksView:
     Args:
         source: the run's history, or its output alone.
         rich: a notebook shows it; None means: find out.
+        fold: equal lines of later ranks are shown once.
         stream: where a terminal's lines and the final text go; None means standard output at that moment.
     """
 
@@ -35,13 +36,14 @@ class RanksView:
         source: RunHistory | OutputLog,
         *,
         rich: bool | None = None,
+        fold: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._history = source if isinstance(source, RunHistory) else None
         self._output = source.output if isinstance(source, RunHistory) else source
         self._rich = in_kernel() if rich is None else rich
-        self._stream, self._clock = stream, clock
+        self._stream, self._clock, self._fold = stream, clock, fold
         self._reader = OutputReader(self._output)
         self._display: str | None = None  # its display_id
         self._shown: object = None  # version of what is on screen
@@ -60,7 +62,7 @@ class RanksView:
             return
         if not self._rich:
             self._updated = now
-            self._write(self._new_notices() + labelled(self._reader.take(), fold=False))
+            self._write(self._new_notices() + labelled(self._reader.take(), fold=self._fold))
         elif now - self._began >= FIRST_SECONDS and self._version() != self._shown:
             self._updated, self._shown = now, self._version()
             self._publish()
@@ -76,9 +78,9 @@ class RanksView:
         self._finished = True
         lines = self._new_notices()
         if not self._rich:
-            self._write(lines + labelled(self._reader.take(everything=True), fold=False) + value_lines(values or {}))
+            self._write(lines + labelled(self._reader.take(everything=True), fold=self._fold) + value_lines(values or {}))
             return
-        text = "".join(line + "\n" for line in lines) + self._output.text()
+        text = "".join(line + "\n" for line in lines) + self._text()
         text += "".join(line + "\n" for line in value_lines(values or {}))
         if self._display is not None:
             from IPython.display import clear_output
@@ -91,6 +93,13 @@ class RanksView:
     def dismiss(self) -> None:
         """Nothing was run: the error that follows says why."""
         self._finished = True
+
+    def _text(self) -> str:
+        """All that is kept, in rank order."""
+        if not self._fold:
+            return self._output.text()
+        kept = {rank: self._output.lines(rank) for rank in self._output.ranks}
+        return "".join(line + "\n" for line in labelled(kept, fold=True))
 
     def _version(self) -> tuple[int, str]:
         """Changes when something new can be shown."""
@@ -113,7 +122,7 @@ class RanksView:
     def _publish(self) -> None:
         from IPython.display import display
 
-        text = self._output.text()
+        text = self._text()
         notices = [n.text for n in self._history.notices] if self._history is not None else []
         text = "".join(line + "\n" for line in notices) + text
         if len(text) > LIVE_CHARACTERS:

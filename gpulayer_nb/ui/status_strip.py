@@ -5,12 +5,16 @@ Runs in the kernel. Owns which figures are shown in which state. Must not know w
 
 from __future__ import annotations
 
+import math
+
+from gpulayer_nb.records.curve import SMOOTHING
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.ui import number
 from gpulayer_nb.ui.markup import escape
 from gpulayer_nb.ui.state import icon
 
 STALLED_SECONDS = 10.0
+MOST_CHOSEN = 3  # metrics beside the progress
 MAX_SEGMENTS = 100  # beyond that the bar is one piece
 
 
@@ -49,7 +53,22 @@ def status_strip(history: RunHistory) -> str:
     cells.append(_cell("elapsed", number.clock(history.elapsed_seconds()), "w2"))
     if not history.is_over:
         cells.append(_cell("ETA", number.clock(history.eta_seconds()), "w2"))
+    cells += [_cell(name, number.metric(value), "w2 opt") for name, value in _chosen(history)]
     return f'<div class="gpl-status"><dl>{"".join(cells)}</dl></div>'
+
+
+def _chosen(history: RunHistory) -> list[tuple[str, float]]:
+    """The metrics that the user wants to see here: the mean of the last steps, at the end the exact mean of the epoch."""
+    found: list[tuple[str, float]] = []
+    for name in history.chosen:
+        final = history.metrics.get(name) if history.is_over else None
+        if name in history.metric_names:
+            last = history.column(name, -SMOOTHING)[1]
+            mean = sum(last) / len(last) if last else math.nan
+            found.append((name, mean if final is None else final))
+        elif final is not None:
+            found.append((name, final))
+    return found[:MOST_CHOSEN]
 
 
 def progress_bar(history: RunHistory) -> str:

@@ -113,7 +113,8 @@ class TextView:
             parts.append("[" + "#" * full + "-" * (BAR - full) + "]")
         parts.append(f"{number.count(batch)}/{number.count(batches)}" if batches else number.count(batch))
         parts.append(f"{number.rate(history.samples_per_second)}/s")
-        for name in history.metric_names[:3]:
+        names = [name for name in history.chosen if name in history.metric_names] or history.metric_names
+        for name in names[:3]:
             values = history.column(name, -1)[1]
             parts.append(f"{name} {number.metric(values[-1])}" if values else name)
         parts += [number.clock(history.elapsed_seconds()), f"ETA {number.clock(history.eta_seconds())}"]

@@ -16,6 +16,8 @@ from gpulayer_nb.process import adopt_orphans
 from gpulayer_nb.records.cluster_folder import ClusterFolder
 from gpulayer_nb.worker.supervisor import Supervisor
 
+_END_SECONDS = 30.0
+
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m gpulayer_nb.worker")
@@ -27,7 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     adopt_orphans()
     supervisor = Supervisor(options.worker, ClusterFolder(options.folder))
-    supervisor.start(options.slots, options.nodes, options.devices, with_controller=True)
+    first = {"slots": list(range(options.slots)), "nodes": options.nodes, "devices": options.devices}
+    supervisor.start(first, with_controller=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: supervisor.ended.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -38,6 +41,8 @@ def main(arguments: list[str] | None = None) -> None:
     from gpulayer_nb.worker.app import serve
 
     serve(supervisor)
+    supervisor.ended.set()  # ipyparallel has taken SIGTERM over and returns
+    threading.Event().wait(_END_SECONDS)  # the thread above ends this process
 
 
 def _end_with_owner(supervisor: Supervisor) -> None:

@@ -9,27 +9,58 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpulayer_nb import process
 from gpulayer_nb.records.cluster_folder import ClusterFolder
 from gpulayer_nb.records.record import EngineDied
 from gpulayer_nb.records.worker_state import EngineDeath, EngineState, WorkerState
+from gpulayer_nb.worker.agents import Agents
+from gpulayer_nb.worker.claims import Claims
 
 _END_SECONDS = 5.0  # SIGKILL takes effect at once unless a process sits in the kernel's disk wait
 
 
-class Supervisor:
-    """One worker. `on_death` is told of every engine that ends without being asked to."""
+@dataclass(frozen=True)
+class Place:
+    """Where a worker is and what it lends; as it stands, that of the embedded one.
 
-    def __init__(self, worker: str, folder: ClusterFolder) -> None:
-        self.worker, self.folder = worker, folder
+    Attributes:
+        devices: engines it offers at most; 0 for as many as are asked for.
+        probe_port: where it answers other workers with `probe_token`.
+    """
+
+    address: str = "127.0.0.1"
+    interface: str = "lo"
+    devices: int = 0
+    accelerator: str = "auto"
+    probe_port: int = 0
+    probe_token: str = ""
+
+
+class Supervisor:
+    """One worker.
+
+    `on_death` is told of every engine that ends without being asked to; `on_leave` why this worker ends, before anything does,
+    and what it returns is called afterwards.
+
+    Args:
+        worker: its key, which its engines carry.
+    """
+
+    def __init__(self, worker: str, folder: ClusterFolder, place: Place | None = None) -> None:
+        self.worker, self.folder, self.place = worker, folder, place or Place()
+        self.claims = Claims(self.place.devices)
         self.on_death: Callable[[EngineDied], None] = lambda died: None
+        self.on_leave: Callable[[str], Callable[[], None]] = lambda why: lambda: None
         self.ready = threading.Event()  # torch is imported, engines are being forked
         self.ended = threading.Event()  # something we need is gone, or we were told to end
         self._lock = threading.Lock()
@@ -42,14 +73,15 @@ class Supervisor:
         self._doomed: set[int] = set()  # pids we were asked to end
         self._deaths: list[EngineDeath] = []
         self._message = ""
+        self.asked_by = ""  # who or what has told this worker to end
+        self.agents = Agents(folder.path / "agents")  # of launches
 
-    def start(self, slots: int, nodes: int, devices: int, with_controller: bool) -> None:
-        """Starts the zygote, which forks `slots` engines as soon as it has torch, and the controller beside it."""
-        first = json.dumps({"slots": list(range(slots)), "nodes": nodes, "devices": devices})
+    def start(self, first: Mapping[str, Any] | None = None, *, with_controller: bool) -> None:
+        """Starts the zygote, which forks the `first` engines as soon as it has torch, and a controller beside it if asked to."""
         zygote = [
             sys.executable, "-m", "gpulayer_nb.engine.zygote",
             f"--connection-file={self.folder.engine_file}", f"--folder={self.folder.path}", f"--worker={self.worker}",
-            f"--parent={os.getpid()}", f"--first={first}",
+            f"--parent={os.getpid()}", f"--first={json.dumps(first)}",
         ]  # fmt: skip
         self._zygote = self._popen(zygote, "zygote.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if with_controller:
@@ -71,12 +103,16 @@ class Supervisor:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, **streams, "stderr": output}
             return subprocess.Popen(command, start_new_session=True, **streams)
 
-    def start_engines(self, slots: Sequence[int], nodes: int, devices: int) -> None:
-        """One new engine in each slot; one that is still there (stopped, or given up by the hub) makes room."""
+    def start_engines(self, slots: Sequence[int], nodes: int, devices: int, gpus: Sequence[int] | None = None) -> None:
+        """One new engine in each slot; one that is still there (stopped, or given up by the hub) makes room.
+
+        Args:
+            gpus: the GPUs that these engines see, by their number on this worker; None leaves it to the zygote.
+        """
         if self._zygote is None or self._zygote.stdin is None:
             raise RuntimeError("the supervisor is not started")
         self.kill_engines(slots)
-        line = json.dumps({"slots": list(slots), "nodes": nodes, "devices": devices})
+        line = json.dumps({"slots": list(slots), "nodes": nodes, "devices": devices, "gpus": gpus})
         self._zygote.stdin.write(line.encode() + b"\n")
         self._zygote.stdin.flush()
 
@@ -98,6 +134,14 @@ class Supervisor:
             return WorkerState(
                 worker=self.worker,
                 pid=os.getpid(),
+                address=self.place.address,
+                interface=self.place.interface,
+                host=socket.gethostname(),
+                devices=self.place.devices,
+                accelerator=self.place.accelerator,
+                probe_port=self.place.probe_port,
+                probe_token=self.place.probe_token,
+                claims=self.claims.current(),
                 phase="down" if self.ended.is_set() else ("up" if self._facts else "loading"),
                 facts=self._facts,
                 engines=tuple(self._engines[slot] for slot in sorted(self._engines)),
@@ -110,7 +154,7 @@ class Supervisor:
         try:
             self.state().write(self.folder.state)
         except FileNotFoundError:
-            self._end("the cluster's folder is gone")
+            self.fail("the cluster's folder is gone")
 
     def _read_events(self, zygote: subprocess.Popen[bytes]) -> None:
         for line in zygote.stdout or ():
@@ -149,6 +193,16 @@ class Supervisor:
         self._deaths.append(EngineDeath(slot=slot, pid=pid, signal=signal_, exit_code=exit_code, expected=expected))
         return EngineDied(time=time.time(), worker=self.worker, slot=slot, pid=pid, signal=signal_, exit_code=exit_code)
 
+    @property
+    def has_controller(self) -> bool:
+        """Whether the cluster ends with this worker."""
+        return self._controller is not None
+
+    def hub_ids(self) -> list[int]:
+        """ipyparallel's numbers of the engines that are up."""
+        with self._lock:
+            return [self._hub_ids[engine.pid] for engine in self._engines.values() if engine.pid in self._hub_ids]
+
     def hub_id(self, pid: int) -> int | None:
         """ipyparallel's number of an engine that has registered."""
         return self._hub_ids.get(pid)
@@ -156,11 +210,45 @@ class Supervisor:
     def _watch(self, name: str, child: subprocess.Popen[bytes]) -> None:
         code = child.wait()
         if not self.ended.is_set():
-            self._end(f"the {name} ended with {_how(code)}; see {self.folder.logs / name}.log")
+            self.fail(f"the {name} ended with {_how(code)}; see {self.folder.logs / name}.log")
 
-    def _end(self, message: str) -> None:
-        self._message = message
+    def fail(self, message: str) -> None:
+        """Ends this worker, and says why."""
+        if not self.ended.is_set():
+            self._message = message
         self.ended.set()
+
+    def leave(self, by: str) -> None:
+        """Ends this worker, because somebody wants it out of the cluster."""
+        self.asked_by = self.asked_by or by
+        self.ended.set()
+
+    def why_ended(self) -> str:
+        """As a clause, for those who use it."""
+        return self._message or (f"asked to by {self.asked_by}" if self.asked_by else "told to")
+
+    @property
+    def message(self) -> str:
+        """Why it ended, if it was not told to."""
+        return self._message
+
+    def end_claim(self, token: str) -> list[int]:
+        """A client has left: its engines end, what it sent goes. Returns the slots that were up."""
+        killed = self.kill_engines(self.claims.release(token))
+        shutil.rmtree(self.files_of(token), ignore_errors=True)
+        return killed
+
+    def end_silent_claims(self) -> None:
+        """Ends the engines of clients that have gone without a word."""
+        for claim in self.claims.expire(time.monotonic()):
+            self.kill_engines(claim.slots)
+            shutil.rmtree(self.files_of(claim.token), ignore_errors=True)
+
+    def files_of(self, token: str) -> Path:
+        """The folder for what a client sends."""
+        if not token.isalnum():
+            raise ValueError(f"{token!r} names no client")
+        return self.folder.blobs / token
 
     def end(self) -> None:
         """Kills all that runs below this process, and takes the folder away unless something went wrong."""

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from gpulayer_nb.api.shape import check_target, seconds, topology_for, whole_number
+from gpulayer_nb.api.shape import check_target, seconds, target_for, topology_for, whole_number
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.plan.topology import Topology
 
@@ -53,7 +53,8 @@ def test_a_time_that_is_none_is_refused_with_the_right_form(text):
         seconds(text, "--max-time")
 
 
-def test_a_target_that_is_not_there_is_refused():
-    assert check_target("local") == "local"
-    with pytest.raises(UsageError, match="target is 'slurm'"):
-        check_target("slurm")
+def test_a_target_is_a_word_and_the_one_in_use_unless_another_is_asked_for():
+    assert check_target(" lab ") == "lab"
+    with pytest.raises(UsageError, match="target is ''; it is `local`, `remote`, the name of a running cluster"):
+        check_target("")
+    assert [target_for(None, None), target_for(None, "lab"), target_for("local", "lab")] == ["local", "lab", "local"]

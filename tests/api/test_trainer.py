@@ -76,7 +76,8 @@ def test_a_step_or_a_loader_that_is_missing_is_one_line(own: Any) -> None:
 def test_last_and_best_are_those_of_the_run_before(own: Any) -> None:
     own.ok("""
 model = Own(); val = DataLoader(numbers, batch_size=2)
-t = trainer(max_epochs=2, callbacks=[glt.ModelCheckpoint(monitor='w', mode='min')])
+keep, stop = glt.ModelCheckpoint(monitor='w', mode='min'), glt.EarlyStopping('w', mode='min', patience=1)
+t = trainer(max_epochs=2, callbacks=[keep, stop])
 t.fit(model, DataLoader(line_set, batch_size=4), val); after_two = model.w.item()
 t2 = trainer(max_epochs=3)
 fresh = Own(); t2.fit(fresh, DataLoader(line_set, batch_size=4), ckpt_path='last')
@@ -86,6 +87,20 @@ best = t.validate(Own(), val, ckpt_path='best').metrics['w']; last = t.validate(
     assert own.ok("print(abs(fresh.w.item() - third.w.item()) < 1e-6, round(best, 4), abs(last - after_two) < 1e-6)").strip() == (
         "True 1.02 True"
     )
+    printed = own.ok(
+        "import os; known = torch.load(keep.best_model_path, weights_only=True)\n"
+        "print(known['epoch'], round(keep.best_model_score, 4), os.path.basename(keep.last_model_path), stop.stopped_epoch)"
+    )
+    assert printed.strip() == "1 1.02 last.pt 1", "the notebook's own callbacks know what happened"
+
+
+def test_a_cells_callbacks_of_the_notebook_learn_what_happened_and_those_made_in_the_cell_do_not_reach_it(own: Any) -> None:
+    own.ok("model = Own(); train_loader = DataLoader(line_set, batch_size=4)\ncallbacks = [glt.ModelCheckpoint(monitor='loss')]")
+    own.ok("%%gpulayer --nodes 1 --devices 2 --val-loader none_here\nmodel; train_loader; callbacks")
+    assert own.ok("print(callbacks[0].best_model_path.endswith('epoch=0-step=1.pt'))").strip() == "True"
+    own.ok("callbacks = [glt.ModelCheckpoint(monitor='loss')]")
+    own.ok("%%gpulayer --nodes 1 --devices 2 --val-loader none_here\nmodel; train_loader\ncallbacks = [glt.ModelCheckpoint()]")
+    assert own.ok("print(repr(callbacks[0].last_model_path))").strip() == "''"
 
 
 def test_loggers_write_every_step_to_the_runs_folder_once(own: Any) -> None:

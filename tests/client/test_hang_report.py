@@ -41,6 +41,26 @@ def test_ranks_in_different_collectives_are_told_apart():
     assert "rank 1 in broadcast, its 2nd" in found.verdict
 
 
+def test_ranks_that_moved_between_two_looks_are_not_stuck_wherever_they_were_seen():
+    earlier = [at(0, "all_reduce", entered=28, step=80), at(1, inner="_engine_run_backward", entered=28, step=80)]
+    now = [at(0, "all_reduce", entered=29, step=84), at(1, inner="_engine_run_backward", entered=28, step=80)]
+    found = report(now, [], who, earlier)
+    assert found.verdict == "The ranks go on: nobody is stuck."
+    assert not found.is_blocked
+
+
+def test_one_rank_that_moves_while_the_others_wait_is_still_told():
+    earlier = [at(0, "all_reduce", step=6), at(1, step=6, entered=1)]
+    now = [at(0, "all_reduce", step=6), at(1, step=7, entered=1)]
+    assert report(now, [], who, earlier).is_blocked
+
+
+def test_a_gradient_exchange_that_ended_between_two_looks_is_seen_by_the_line():
+    now = [at(0, inner="_engine_run_backward", line=5), at(1, line=4)]
+    assert not report(now, [], who, [at(0, line=3), at(1, line=4)]).is_blocked
+    assert report(now, [], who, [at(0, inner="_engine_run_backward", line=5), at(1, line=2)]).is_blocked
+
+
 def test_work_and_a_slow_network_are_no_dead_lock():
     assert not report([at(0), at(1)], [], who).is_blocked
     assert not report([at(0, "all_reduce"), at(1, "all_reduce")], [], who).is_blocked

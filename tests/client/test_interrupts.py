@@ -1,9 +1,18 @@
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from gpulayer_nb.client.interrupts import Interrupts
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_shell() -> Iterator[None]:
+    """A process that was started in the background, as by nohup, ignores interrupts from its start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_is_an_exception_until_they_are_counted():

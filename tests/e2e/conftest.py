@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,17 +46,41 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """JupyterLab on a free port. Its whole process tree is gone afterwards, kernels and ranks included."""
+    """JupyterLab on a free port."""
+    with started_lab(tmp_path) as lab:
+        yield lab
+
+
+@pytest.fixture
+def start_lab(tmp_path: Path) -> Callable[[], contextlib.AbstractContextManager[Lab]]:
+    """Starts JupyterLab, once or again, in the same folders: for tests that close it."""
+    return lambda: started_lab(tmp_path)
+
+
+@pytest.fixture
+def lab_under_a_path(tmp_path: Path) -> Iterator[Lab]:
+    """JupyterLab as JupyterHub serves it: under a base URL with a blank in it."""
+    with started_lab(tmp_path, "/user/a%20b/x/") as lab:
+        yield lab
+
+
+@contextlib.contextmanager
+def started_lab(tmp_path: Path, base_url: str = "/") -> Iterator[Lab]:
+    """Its whole process tree is gone afterwards, kernels and ranks included."""
     folder = tmp_path / "notebooks"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for notebook in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(notebook, folder)
     settings = tmp_path / "app" / "settings"
-    settings.mkdir(parents=True)
+    settings.mkdir(parents=True, exist_ok=True)
     (settings / "overrides.json").write_text(json.dumps({"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)  # a test may start the server again
     environment = {
         **os.environ,
-        **{f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")},
+        "XDG_RUNTIME_DIR": str(runtime),  # the panel shows every cluster of this user: here only the test's own
+        "GPULAYER_HOME": str(tmp_path / "home"),
+        **{f"JUPYTER_{kind}_DIR": str(tmp_path / f"jupyter-{kind.lower()}") for kind in ("CONFIG", "DATA", "RUNTIME")},
     }
     token, port = secrets.token_hex(16), _free_port()
     log = tmp_path / "lab.log"
@@ -64,12 +89,14 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
             [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0",
              f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", f"--LabApp.app_settings_dir={settings}",
              f"--LabApp.user_settings_dir={tmp_path / 'user'}", f"--LabApp.workspaces_dir={tmp_path / 'workspaces'}",
+             f"--ServerApp.base_url={base_url}",
              "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"],
             stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
         )  # fmt: skip
     try:
-        _wait_until_it_answers(f"http://127.0.0.1:{port}/api", server, log)
-        yield Lab(f"http://127.0.0.1:{port}", token, folder)
+        address = f"http://127.0.0.1:{port}{base_url}".rstrip("/")
+        _wait_until_it_answers(f"{address}/api", server, log)
+        yield Lab(address, token, folder)
     finally:
         _end(server)
 

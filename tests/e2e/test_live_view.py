@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from lab_page import CELLS, KERNEL_IDLE, MILLISECONDS, RUN_ALL, THEME, violations
 from playwright.sync_api import Page
 
-MILLISECONDS = 1000
 PREPARE = """%load_ext gpulayer_nb
 import time, torch
 from torch import nn
@@ -30,9 +29,12 @@ loss_fn = nn.MSELoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.005)
 print("hello from the ranks")
 """
-KERNEL_IDLE = """() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"""
-RUN_ALL = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
-CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map(cell => cell.toJSON())"
+KERNEL_STATUS = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status"
+KERNEL_BUSY = f"() => ({KERNEL_STATUS})() === 'busy'"
+LOOKED_AT = """shown => {
+    Object.defineProperty(document, 'hidden', {configurable: true, get: () => !shown});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
 SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
 STEP = """() => {
     const found = document.querySelector('.gpl .at')?.innerText.match(/step ([\\d\\u202f]+)/);
@@ -59,8 +61,6 @@ ASK = """async code => {
         await new Promise(done => setTimeout(done, 100));
     }
 }"""
-DARK = """async () => { await window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }"""
-VIOLATIONS = "async () => (await axe.run('.gpl')).violations.map(v => [v.id, v.nodes.map(n => n.html + n.failureSummary)])"
 AT_AN_EARLY_STEP = "() => /^at step \\d{1,2} /.test(document.querySelector('.gpl .at').innerText)"
 STOPPING = """() => !document.querySelector('.gpl')
     || /topping|stop after the step/.test(document.querySelector('.gpl').innerText)"""
@@ -72,6 +72,11 @@ def notebook(folder: Path, *cells: str) -> str:
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(made, folder / "live.ipynb")
     return "live.ipynb"
+
+
+def classic(lab: Any, name: str) -> str:
+    """The notebook's address in Notebook 7."""
+    return f"{lab.address}/notebooks/{name}?token={lab.token}"
 
 
 def opened(lab: Any, page: Page, *cells: str) -> None:
@@ -90,7 +95,7 @@ def stop(page: Page) -> None:
     page.wait_for_function(KERNEL_IDLE, timeout=30 * MILLISECONDS)
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
 def test_the_curves_move_and_the_stop_button_stops_the_run_with_its_weights_kept(lab: Any, page: Page, pictures: Path) -> None:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -114,7 +119,7 @@ def test_the_curves_move_and_the_stop_button_stops_the_run_with_its_weights_kept
     assert not problems, problems
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
 def test_a_page_that_is_loaded_again_goes_on_without_a_gap(lab: Any, page: Page, pictures: Path) -> None:
     opened(lab, page, TRAIN.format(epochs=500))
     running(page, 150)
@@ -135,12 +140,14 @@ def test_a_page_that_is_loaded_again_goes_on_without_a_gap(lab: Any, page: Page,
     page.screenshot(path=pictures / "live-reloaded-stopped.png")
 
 
-@pytest.mark.e2e
-def test_a_saved_notebook_shows_picture_and_table_without_a_kernel(lab: Any, page: Page, pictures: Path) -> None:
-    opened(lab, page, TRAIN.format(epochs=1))
-    running(page)
-    page.wait_for_function(DONE, arg=1, timeout=60 * MILLISECONDS)
-    page.evaluate(SAVE)
+@pytest.mark.browser
+def test_a_saved_notebook_shows_picture_and_table_after_the_server_was_closed(start_lab: Any, page: Page, pictures: Path) -> None:
+    with start_lab() as lab:
+        opened(lab, page, TRAIN.format(epochs=1))
+        running(page)
+        page.wait_for_function(DONE, arg=1, timeout=60 * MILLISECONDS)
+        page.evaluate(SAVE)
+        page.goto("about:blank")
     path = lab.folder / "live.ipynb"
     saved = nbformat.read(path, 4)
     assert "widgets" not in saved.metadata or len(str(saved.metadata["widgets"])) < 5_000
@@ -149,19 +156,52 @@ def test_a_saved_notebook_shows_picture_and_table_without_a_kernel(lab: Any, pag
         cell.source = ""
     saved.metadata["kernelspec"] = {"name": "not-here", "display_name": "not here", "language": "python"}
     nbformat.write(saved, lab.folder / "tomorrow.ipynb")
-    page.goto(lab.url("tomorrow.ipynb"))
-    picture = page.locator(".jp-OutputArea-output img[alt^='curves up to step 200']")
-    picture.wait_for(timeout=30 * MILLISECONDS)
-    assert picture.evaluate("image => image.complete && image.naturalWidth > 900")
-    assert "model not found" not in page.content()
-    page.screenshot(path=pictures / "reopened.png")
+    with start_lab() as lab:
+        for name, url in (("lab", lab.url("tomorrow.ipynb")), ("notebook-7", classic(lab, "tomorrow.ipynb"))):
+            page.goto(url)
+            picture = page.locator(".jp-OutputArea-output img[alt^='curves up to step 200']")
+            picture.wait_for(timeout=30 * MILLISECONDS)
+            assert picture.evaluate("image => image.complete && image.naturalWidth > 900")
+            assert page.locator(".jp-OutputArea-output table").first.is_visible()
+            assert "model not found" not in page.content()
+            page.screenshot(path=pictures / f"reopened-{name}.png")
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
+def test_a_page_that_is_hidden_costs_nothing_and_is_whole_again_when_it_is_looked_at(lab: Any, page: Page) -> None:
+    received: list[int] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
+    opened(lab, page, TRAIN.format(epochs=500))
+    running(page, 60)
+    page.wait_for_function(KERNEL_BUSY, timeout=10 * MILLISECONDS)
+
+    def frames(milliseconds: int) -> tuple[int, int]:
+        del received[:]
+        page.wait_for_timeout(milliseconds)
+        return len(received), sum(received)
+
+    shown, shown_bytes = frames(4 * MILLISECONDS)
+    assert shown_bytes / shown < 10_000
+    assert 4 <= shown <= 4 * 8, f"{shown} frames in 4 s"
+    assert page.evaluate(KERNEL_STATUS) == "busy"
+    page.evaluate(LOOKED_AT, False)
+    page.wait_for_timeout(1 * MILLISECONDS)
+    hidden, hidden_bytes = frames(4 * MILLISECONDS)
+    assert hidden_bytes < shown_bytes / 5, f"{hidden} frames, {hidden_bytes} bytes; before {shown}, {shown_bytes}"
+    step = page.evaluate(STEP)
+    page.evaluate(LOOKED_AT, True)
+    page.wait_for_function(BEYOND, arg=step + 100, timeout=10 * MILLISECONDS)
+    canvas = page.locator(".gpl canvas")
+    canvas.hover(position={"x": 60, "y": 80})
+    page.wait_for_function("() => document.querySelector('.gpl .at').innerText.startsWith('at step')", timeout=5 * MILLISECONDS)
+    stop(page)
+
+
+@pytest.mark.browser
 def test_a_dark_theme_redraws_everything_and_controls_answer(lab: Any, page: Page, pictures: Path) -> None:
     opened(lab, page, TRAIN.format(epochs=500))
     running(page, 250)
-    page.evaluate(DARK)
+    page.evaluate(THEME, "JupyterLab Dark")
     page.wait_for_function(f"() => ({GROUND})() === 'rgb(17, 17, 17)'", timeout=15 * MILLISECONDS)
     page.get_by_role("button", name="log", exact=True).click()
     page.get_by_label("smoothing").fill("5")
@@ -182,22 +222,19 @@ def test_a_dark_theme_redraws_everything_and_controls_answer(lab: Any, page: Pag
     page.get_by_label("search in the output").fill("")
     page.wait_for_timeout(500)  # the page is drawn
     page.screenshot(path=pictures / "live-dark.png")
-    axe = os.environ.get("GPULAYER_AXE")
-    if axe:  # the path of axe-core's axe.min.js
-        for theme in ("JupyterLab Dark", "JupyterLab Light"):
-            page.evaluate(DARK.replace("JupyterLab Dark", theme))
-            page.wait_for_timeout(1000)  # the theme's style sheet is in
-            page.add_script_tag(path=axe)
-            found = page.evaluate(VIOLATIONS)
-            assert not found, f"{theme}: {found}"
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        page.evaluate(THEME, theme)
+        page.wait_for_timeout(1000)  # the theme's style sheet is in
+        found = violations(page, ".gpl")
+        assert not found, f"{theme}: {found}"
     stop(page)
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
 def test_notebook_7_shows_the_same_view_and_stops_it(lab: Any, page: Page, pictures: Path) -> None:
     pytest.importorskip("notebook", reason="Notebook 7 is not installed")
     name = notebook(lab.folder, PREPARE, TRAIN.format(epochs=500))
-    page.goto(f"{lab.address}/notebooks/{name}?token={lab.token}")
+    page.goto(classic(lab, name))
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60 * MILLISECONDS)
     page.wait_for_function(KERNEL_IDLE, timeout=60 * MILLISECONDS)
     running(page, 60)
@@ -208,7 +245,7 @@ def test_notebook_7_shows_the_same_view_and_stops_it(lab: Any, page: Page, pictu
     page.screenshot(path=pictures / "stopped-notebook-7.png")
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
 def test_a_second_press_does_not_wait_for_the_step(lab: Any, page: Page) -> None:
     stuck = PREPARE.replace("time.sleep(0.0015)", "time.sleep(0.0015 if i < 1280 else 100)")
     page.goto(lab.url(notebook(lab.folder, stuck, TRAIN.format(epochs=1))))

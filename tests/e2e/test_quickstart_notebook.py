@@ -6,28 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_page import CELLS, KERNEL_IDLE, MILLISECONDS, SHOW_CELL
 from playwright.sync_api import Page
 
-KERNEL_IDLE = """() => {
-    const panel = window.jupyterapp?.shell.currentWidget;
-    return panel?.sessionContext?.session?.kernel?.status === 'idle';
-}"""
-CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map(cell => cell.toJSON())"
 LIVE_VIEW_IN_EPOCH_5_OR_LATER = """() => [...document.querySelectorAll('.jp-OutputArea-output')].some(
     output => /epoch\\s+([5-9]|10)\\//.test(output.innerText))"""
 CELL_IS_DONE = """number => {
     const cells = window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells;
     return cells[number].execution_count !== null;
 }"""
-SHOW_CELL = """async number => {
-    const notebook = window.jupyterapp.shell.currentWidget.content;
-    notebook.activeCellIndex = number;
-    await notebook.scrollToItem(number, 'start');
-}"""
-MILLISECONDS = 1000
 
 
-@pytest.mark.e2e
+@pytest.mark.browser
 def test_the_quickstart_runs_in_jupyterlab_and_ends_with_its_figures(lab: Any, page: Page, pictures: Path) -> None:
     page.goto(lab.url("00_quickstart.ipynb"))
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60 * MILLISECONDS)

@@ -58,3 +58,21 @@ def test_a_syntax_error_and_ipython_syntax_work_as_in_a_notebook(shell):
 )
 def test_what_only_says_that_another_rank_failed_is_an_echo(error, echo):
     assert is_echo(error, group_was_cut=False) is echo
+
+
+def test_an_error_is_announced_before_it_is_drawn(shell):
+    announced = []
+
+    def announce(error):
+        announced.append((type(error), shell._last_traceback))
+        return True
+
+    outcome = run_cell(shell, "1 / 0", 3, contextlib.nullcontext, announce)
+    assert announced == [(ZeroDivisionError, None)]
+    assert "ZeroDivisionError" in outcome.traceback
+
+
+def test_an_error_that_only_follows_from_another_is_not_drawn(shell):
+    outcome = run_cell(shell, "1 / 0", 3, contextlib.nullcontext, lambda error: False)
+    assert isinstance(outcome.error, ZeroDivisionError)
+    assert outcome.traceback == ""

@@ -59,6 +59,36 @@ print(run.state, len(run.history))
     assert int(free) < 8192
 
 
+FILL = """
+f = open({path!r}, 'wb', buffering=0)
+try:
+    while f.write(b'x' * 4096): pass
+except OSError: pass
+f.truncate(f.tell() - 4096 * {left}); f.close()
+"""
+
+
+def test_a_disk_that_fills_up_as_a_run_begins_is_one_clear_error_and_costs_nothing(fresh_notebook, small_disk):
+    """Pages of 4 kB: one after the other the folder, the run's first files, its first records, its checkpoint find no room."""
+    fresh_notebook.ok(f"import os; os.environ['GPULAYER_HOME'] = {str(small_disk)!r}" + LINE)
+    fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = 40 + rank")
+    filler = str(small_disk / "filler")
+    for left in range(6):
+        fresh_notebook.ok(FILL.format(path=filler, left=left))
+        result = fresh_notebook.run(TRAIN.format(epochs=1))
+        assert result.error is not None, f"{left} pages left: {result.text}"
+        assert "No space left on device" in result.error, f"{left} pages left: {result.error}"
+        assert "Next: " in result.error, f"{left} pages left: {result.error}"
+        assert len(result.error) < 500
+        assert len([output for output in result.outputs if output["kind"] == "error"]) == 1
+        kept = fresh_notebook.ok("%%ranks\nx_ = torch.ones(1); dist.all_reduce(x_); keep + int(x_)")
+        assert [line for line in kept.splitlines() if "Out:" in line] == ["[rank 0] Out: 42", "[rank 1] Out: 43"]
+        fresh_notebook.ok(
+            f"os.unlink({filler!r}); import shutil; shutil.rmtree({str(small_disk / 'runs')!r}, ignore_errors=True)"
+        )
+    assert fresh_notebook.run(TRAIN.format(epochs=1)).error is None
+
+
 def test_a_run_folder_that_cannot_be_made_is_one_line(fresh_notebook, tmp_path):
     (tmp_path / "file").write_text("")
     fresh_notebook.ok(f"import os; os.environ['GPULAYER_HOME'] = {str(tmp_path / 'file')!r}" + LINE)

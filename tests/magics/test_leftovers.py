@@ -22,6 +22,10 @@ def processes_and_files(notebook):
     return [child.pid for child in kernel.children(recursive=True)], [Path(folder) for folder in folders]
 
 
+def processes_below(notebook):
+    return [child.pid for child in psutil.Process(notebook.manager.provisioner.pid).children(recursive=True)]
+
+
 def assert_gone(pids, folders, within_seconds):
     deadline = time.monotonic() + within_seconds
     while time.monotonic() < deadline:
@@ -56,6 +60,47 @@ def test_a_kernel_that_is_killed_while_ranks_work_leaves_nothing(fresh_notebook)
     time.sleep(1)
     os.kill(fresh_notebook.manager.provisioner.pid, signal.SIGKILL)
     assert_gone(pids, folders, within_seconds=5)
+
+
+SLOW_STEPS = """
+import time, torch; from pathlib import Path; from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__(); self.w = nn.Parameter(torch.zeros(1))
+    def forward(self, x):
+        import os
+        with open(Path({folder!r}) / os.environ['RANK'], 'a') as file: file.write('step\\n')
+        time.sleep(0.2); return self.w * x
+model = Slow(); x = torch.arange(400.)
+"""
+TRAIN = """%%gpulayer --nodes 1 --devices 2
+train_loader = DataLoader(TensorDataset(x, x), batch_size=1, num_workers=1)
+loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)"""
+
+
+def test_an_interrupted_run_does_no_further_step_and_a_restarted_kernel_leaves_nothing(fresh_notebook, tmp_path):
+    fresh_notebook.ok(SLOW_STEPS.format(folder=str(tmp_path)))
+    running = fresh_notebook.send(TRAIN)
+    steps = [tmp_path / "0", tmp_path / "1"]
+    deadline = time.monotonic() + 40
+    while not all(file.exists() and file.stat().st_size > 25 for file in steps) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    fresh_notebook.manager.interrupt_kernel()
+    result = fresh_notebook.read(running, limit_seconds=10)
+    assert result.error.startswith("RunStopped: stopped after step ")
+    assert result.seconds < 5
+    sizes = [file.stat().st_size for file in steps]
+    assert fresh_notebook.run("%%ranks\nx_ = torch.ones(1); dist.all_reduce(x_); int(x_)").seconds < 3
+    pids, folders = processes_and_files(fresh_notebook)
+    fresh_notebook.send(TRAIN)
+    time.sleep(2)
+    pids += processes_below(fresh_notebook)  # loader workers among them
+    assert len(set(pids)) > 10
+    stopped = [file.stat().st_size for file in steps]
+    assert stopped > sizes, "the second run works"
+    fresh_notebook.manager.restart_kernel(now=True)
+    assert_gone(pids, folders, within_seconds=10)
 
 
 def test_a_supervisor_that_is_killed_takes_its_engines_along_and_the_next_cell_starts_anew(fresh_notebook):

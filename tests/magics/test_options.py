@@ -1,11 +1,17 @@
+import json
+import os
 from types import SimpleNamespace
 
 import pytest
 
+from gpulayer_nb.api.detached import note_driver
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.magics.completion import complete_options
 from gpulayer_nb.magics.options import chosen_ranks, environment, ranks_parser, training_parser
 from gpulayer_nb.plan.topology import Topology
+from gpulayer_nb.process import start_ticks
+from gpulayer_nb.records.cluster_folder import ClusterFolder
+from gpulayer_nb.records.run_folder import RunFolder
 
 
 def test_every_option_of_a_training_cell_is_read():
@@ -65,6 +71,45 @@ def test_the_magics_own_options_complete():
     assert complete_options(None, event) == ["--accelerator", "--accumulate"]
     event = SimpleNamespace(line="%%ranks --t", symbol="--t")
     assert complete_options(None, event) == ["--target", "--timeout"]
+
+
+@pytest.mark.parametrize(
+    ("line", "symbol", "words"),
+    [
+        ("%gpulayer st", "st", ["stop", "stuck"]),
+        ("%gpulayer up --no", "--no", ["--nodes"]),
+        ("%%gpulayer --precision b", "b", ["bf16-mixed"]),
+        ("%%ranks --accelerator ", "", ["auto", "cpu", "cuda", "mps"]),
+        ("%%gpulayer --resume ", "", ["last"]),
+        ("%%gpulayer --target l", "l", ["local"]),
+        ("%gpulayer launch train.py --no", "--no", ["--nodes"]),
+        ("%gpulayer launch train.py -- --no", "--no", []),
+        ("%gpulayer export --to s", "s", ["slurm"]),
+    ],
+)
+def test_words_and_values_complete(line, symbol, words):
+    assert complete_options(None, SimpleNamespace(line=line, symbol=symbol)) == words
+
+
+def test_targets_complete_with_the_clusters_that_run_here(monkeypatch, tmp_path):
+    monkeypatch.setattr("gpulayer_nb.client.targets.clusters_root", lambda: tmp_path)
+    folder = ClusterFolder.create("c1", tmp_path)
+    folder.add_owner(os.getpid(), start_ticks(os.getpid()))
+    folder.card.write_text(json.dumps({"name": "lab", "address": "10.0.0.1"}))
+    event = SimpleNamespace(line="%%gpulayer --target ", symbol="")
+    assert complete_options(None, event) == ["local", "remote", "lab"]
+
+
+def test_run_ids_complete_newest_first_and_those_to_stop_are_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPULAYER_HOME", str(tmp_path))
+    for run_id, state in (("20260101-1", "finished"), ("20260102-1", "running")):
+        folder = RunFolder.create(run_id)
+        folder.write_facts({"state": state})
+        note_driver(folder)
+    attach = SimpleNamespace(line="%gpulayer attach ", symbol="")
+    assert complete_options(None, attach) == ["20260102-1", "20260101-1"]
+    stop = SimpleNamespace(line="%gpulayer stop 2026", symbol="2026")
+    assert complete_options(None, stop) == ["20260102-1"]
 
 
 def test_the_help_names_every_option():

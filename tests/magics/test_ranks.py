@@ -1,4 +1,5 @@
 import re
+import time
 
 
 def test_the_table_of_ranks_is_right_on_two_simulated_nodes(notebook):
@@ -145,13 +146,14 @@ def test_a_value_that_cannot_be_sent_is_named_and_the_ranks_go_on(notebook):
 
 
 def test_what_loader_workers_print_is_shown(notebook):
+    """In one piece: ipykernel sends each piece that a forked process writes over a connection of its own, in any order."""
     notebook.ok("%%ranks --nodes 1 --devices 2\npass")
     notebook.ok(
         """
 class Talks(Dataset):
     def __len__(self): return 2
     def __getitem__(self, i):
-        print('item', i, flush=True)
+        print(f'item {i}', flush=True)
         return i
 """
     )
@@ -159,3 +161,56 @@ class Talks(Dataset):
     for rank in range(2):
         assert f"[rank {rank}] item 0" in text
         assert f"[rank {rank}] item 1" in text
+
+
+def completed(notebook, cell):
+    """What Tab finds; pressed again if the ranks were too busy to answer in their short time."""
+    for _ in range(5):
+        found = notebook.complete(cell)
+        if found["matches"]:
+            break
+    return found
+
+
+def test_names_that_live_on_the_ranks_complete_in_their_cells(notebook):
+    notebook.ok("%%ranks\nclass Remote:\n    far_away = 1\n    def go_on(self): pass\nremote_thing = Remote(); remote_other = 2")
+    cell = "%%ranks\nx = 1\nremote_"
+    found = completed(notebook, cell)
+    assert {cell[found["cursor_start"] : found["cursor_end"]] + m.removeprefix("remote_") for m in found["matches"]} == {
+        "remote_thing",
+        "remote_other",
+    }
+    cell = "%%ranks\nprint(remote_thing.fa"
+    found = completed(notebook, cell)
+    whole = [cell[: found["cursor_start"]] + match for match in found["matches"]]
+    assert whole == ["%%ranks\nprint(remote_thing.far_away"]
+    plain = notebook.complete("x = 1\nremote_")["matches"]
+    assert "remote_thing" not in plain
+
+
+def test_names_that_live_on_the_ranks_can_be_inspected(notebook):
+    notebook.ok("%%ranks\ndef remote_function(a, b=3):\n    'What it does.'")
+    cell = "%%ranks\nremote_function(1)"
+    answer = notebook.inspect(cell, 12)
+    assert answer["found"]
+    assert "remote_function(a, b=3)" in re.sub(r"\x1b\[[0-9;]*m", "", answer["data"]["text/plain"])
+    assert not notebook.inspect("remote_function", 5)["found"]
+    text = notebook.ok("%%ranks 1\nremote_function?")
+    assert "What it does." in text
+
+
+def test_a_name_whose_own_code_never_answers_does_not_keep_the_notebook(notebook):
+    notebook.ok("%%ranks\nimport time\nclass Slow:\n    @property\n    def never(self): time.sleep(30)\nslow_one = Slow()")
+    cell = "%%ranks\nslow_one.never.x"
+    notebook.complete("%%ranks\nslow_")  # jedi has read what it reads
+    began = time.monotonic()
+    assert notebook.complete(cell)["status"] == "ok"
+    assert time.monotonic() - began < 2
+    assert notebook.ok("%%ranks\nx_ = torch.ones(1); dist.all_reduce(x_); int(x_)").count("Out:") >= 2
+
+
+def test_a_request_that_cannot_be_held_costs_nothing(notebook):
+    notebook.ok("%%ranks --nodes 1 --devices 2\nkeep = 40 + rank")
+    refused = notebook.run("%%ranks --nodes 1 --devices 3 --accelerator cuda\nkeep")
+    assert refused.error.startswith("PlanError: 0 GPUs found"), refused.error
+    assert notebook.ok("%%ranks\nkeep").splitlines() == ["[rank 0] Out: 40", "[rank 1] Out: 41"]

@@ -1,6 +1,12 @@
 import re
+from pathlib import Path
+from statistics import median
 
 import pytest
+
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.record import RankStatus
+from gpulayer_nb.records.run_folder import records_of
 
 LINE = """
 class Line(nn.Module):
@@ -16,10 +22,11 @@ FIT = (
 )
 
 
-def test_trained_weights_come_back_in_place_and_a_second_run_continues(notebook):
+@pytest.mark.parametrize(("nodes", "batch"), [(2, 2), (1, 4)])
+def test_trained_weights_come_back_in_place_and_a_second_run_continues(notebook, nodes, batch):
     notebook.ok(LINE)
     for expected in ("1.02", "1.5198"):
-        notebook.ok("%%gpulayer --nodes 1 --devices 2\n" + FIT.format(batch=4))
+        notebook.ok(f"%%gpulayer --nodes {nodes} --devices 2\n" + FIT.format(batch=batch))
         assert notebook.ok("print(round(model.w.item(), 4), same is model, type(model).__name__)").split() == [
             expected,
             "True",
@@ -152,7 +159,14 @@ run = glt.Trainer(devices=2, num_nodes=2).fit(Tells(), DataLoader(line_set, batc
         ("--devicse 2", "UsageError: %%gpulayer knows no option --devicse. Did you mean --devices?"),
         ("--epochs", "UsageError: %%gpulayer: argument --epochs: expected one argument. `%%gpulayer?` shows the options."),
         ("--precision 64", "UsageError: --precision is 64; it is one of 32, bf16-mixed, 16-mixed."),
-        ("--target mars", "UsageError: target is 'mars'; this release runs on `local`, the engines on this machine."),
+        (
+            "--target mars",
+            (
+                "UsageError: target is 'mars': there is no such file, no cluster of this name runs on this machine (none does), "
+                "and no ipyparallel profile of this name has a connection file. "
+                "Next: `gpulayer controller start`, `ipcluster start --profile=NAME`, or `--target local`."
+            ),
+        ),
         ("--accelerator tpu", "UsageError: --accelerator is 'tpu'; it is one of auto, cpu, cuda, mps."),
         (
             "--accelerator cuda --devices 2",
@@ -263,3 +277,32 @@ def test_the_runs_picture_shows_itself_where_pyplot_was_never_imported(notebook)
     shown = notebook.run("glt.runs[-1].plot()").outputs[-1]
     assert "image/png" in shown["data"]
     assert shown["metadata"]["image/png"]["alt"].startswith("curves up to step 2; loss: ")
+
+
+LATE = """%%gpulayer --nodes 1 --devices 2 --max-steps 100
+import os, time
+class Late(nn.Module):
+    def __init__(self): super().__init__(); self.w = nn.Parameter(torch.zeros(1))
+    def forward(self, x):
+        time.sleep(0.03 if os.environ["RANK"] == "1" else 0.002); return self.w * x
+model = Late(); x = torch.arange(64.); train_loader = DataLoader(TensorDataset(x, x), batch_size=1)
+loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)"""
+
+
+def test_the_rank_that_the_others_wait_for_is_known_by_the_time_it_takes_alone(notebook):
+    """All ranks of a run do as many steps a second: the fast ones wait in the exchange."""
+    notebook.ok(LATE)
+    folder = Path(notebook.ok("print(glt.runs[-1].folder)").strip())
+    own, rows = {}, []
+    history = RunHistory()
+    lines = [*(folder / "records.jsonl").read_text().splitlines(), *(folder / "logs" / "rank-1.jsonl").read_text().splitlines()]
+    records = [record for line in lines for record in records_of(line)]
+    for record in sorted(records, key=lambda record: record.time):
+        history.apply(record)
+        if isinstance(record, RankStatus) and record.own_seconds is not None:
+            own.setdefault(record.rank, []).append(record.own_seconds)
+            rows.append([row.is_straggler for row in history.rank_rows()])
+    assert 0.03 < median(own[1]) < 0.1
+    assert median(own[0]) < median(own[1]) - 0.015
+    assert [False, True] in rows
+    assert [True, False] not in rows

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -205,6 +206,29 @@ def test_the_first_error_that_is_no_echo_is_the_cause() -> None:
     assert made.cause.rank == 3
     assert [row.state for row in made.rank_rows()] == ["idle", "failed", "starting", "failed"]
     assert made.rank_rows()[3].detail == "ValueError, cell 4 line 18"
+
+
+def alone(*seconds: float) -> list[RankStatus]:
+    return [RankStatus(rank=rank, state="running", own_seconds=each) for rank, each in enumerate(seconds)]
+
+
+def test_the_rank_that_the_others_wait_for_stands_out_with_its_times() -> None:
+    rows = history(STARTED, *alone(0.010, 0.012, 0.041, 0.011)).rank_rows()
+    assert [row.is_straggler for row in rows] == [False, False, True, False]
+    assert rows[2].detail == "late: 41 ms a step alone, the others 11 ms"
+
+
+@pytest.mark.parametrize(
+    "seconds", [(0.010, 0.012, 0.014, 0.011), (0.0001, 0.0002, 0.0009, 0.0001), (0.041,)], ids=["alike", "tiny", "one knows"]
+)
+def test_ordinary_differences_make_no_straggler(seconds: tuple[float, ...]) -> None:
+    assert not any(row.is_straggler for row in history(STARTED, *alone(*seconds)).rank_rows())
+
+
+def test_an_error_that_comes_again_with_its_traceback_is_one_error() -> None:
+    first = RankFailed(time=5.1, rank=3, error_type="ValueError", message="bad sample")
+    made = history(STARTED, first, replace(first, traceback="drawn"))
+    assert [failure.traceback for failure in made.failures] == ["drawn"]
 
 
 def test_a_dead_process_marks_its_rank_and_stays_dead() -> None:

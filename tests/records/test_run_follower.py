@@ -64,3 +64,15 @@ def test_the_runs_end_comes_last_whatever_the_order_on_disk(tmp_path):
     RunFollower(folder, history).read()
     assert history.state == "finished"
     assert len(history.rows()) == 1
+
+
+def test_a_line_that_a_full_disk_has_cut_short_costs_nothing_but_itself(tmp_path):
+    folder = RunFolder.create("cut", tmp_path)
+    folder.append(STARTED)
+    with folder.records.open("a") as file:
+        file.write('{"run_id": "cut", "rank": 0, "seq": 0, "rec')
+    folder.append(RunEnded(time=9.0, state="finished"))
+    history = RunHistory()
+    RunFollower(folder, history).read()
+    assert history.state == "finished"
+    assert [type(record).__name__ for record in folder.read_records()] == ["RunStarted", "RunEnded"]

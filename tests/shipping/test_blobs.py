@@ -40,6 +40,17 @@ def test_discard_leaves_what_is_named_and_what_is_mapped(blobs: BlobStore) -> No
     assert bytes(mapped) == b"d2"
 
 
+def test_a_big_file_is_gone_at_once_and_its_room_before_the_next_is_put(blobs: BlobStore) -> None:
+    big = bytes(32 << 20)
+    blobs.put("d1", big)
+    blobs.discard()
+    assert not blobs.has("d1")
+    blobs.put("d1", big)
+    assert [path.name for path in blobs.folder.iterdir()] == ["d1"]
+    blobs.discard(except_digests={"d1"})
+    assert blobs.has("d1")
+
+
 def test_a_missing_or_short_file_says_what_to_do(blobs: BlobStore) -> None:
     path = blobs.put("d1", b"abc")
     with pytest.raises(ShippingError, match="has 3 bytes, not 1\u202f000, in .* Next: run the cell again"):

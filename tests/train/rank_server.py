@@ -79,6 +79,7 @@ def serve() -> None:
             pid = os.fork()
             if pid == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.dup2(2, 1)  # what a rank prints is no answer of the server's
                 status = 1
                 try:
                     run_rank(job, rank)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from train_examples import Alone, Line, Seen, fit_here, index_loader, line_loader, step_series
 
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.train.callbacks import Callback, EarlyStopping, LearningRateMonitor
+from gpulayer_nb.train.callbacks import Callback, EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from gpulayer_nb.train.hooks import Hooks
 
 
@@ -89,3 +90,37 @@ def test_every_hook_of_a_callback_has_its_like_in_the_module() -> None:
 
     missing = [name for name in vars(Callback) if name.startswith("on_") and not hasattr(Module, name)]
     assert missing == ["on_exception"]
+
+
+def test_a_callbacks_plain_attributes_are_in_the_result_of_rank_zero(ranks: Any, tmp_path: Any) -> None:
+    class Remembers(Callback):
+        def __init__(self) -> None:
+            self.weights: list[Tensor] = []
+            self.module: Any = None
+
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            self.weights.append(module.w)
+            self.module = module
+
+    def train(rank: Any) -> Any:
+        given = [ModelCheckpoint(tmp_path, monitor="loss"), EarlyStopping("loss", patience=1, mode="max"), Remembers()]
+        return fit_here(rank, Line(), line_loader(4), max_epochs=9, callbacks=given)[0].callbacks
+
+    (saver, stopper, remembers), others = ranks(2, train)
+    assert others == ()
+    assert (saver["best_model_path"], saver["last_model_path"]) == (f"{tmp_path}/epoch=1-step=2.pt", f"{tmp_path}/last.pt")
+    assert saver["best_model_score"] == pytest.approx(24.49, abs=0.01)
+    assert (stopper["stopped_epoch"], stopper["wait_count"]) == (1, 1)
+    assert [round(w.item(), 4) for w in remembers["weights"]] == [1.5198, 1.5198]
+    assert not remembers["weights"][0].requires_grad
+    assert "module" not in remembers
+
+
+def test_a_second_fit_with_the_same_callbacks_begins_anew(tmp_path: Any) -> None:
+    saver, stopper = ModelCheckpoint(monitor="loss"), EarlyStopping("loss", patience=1, mode="max")
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        result, _ = fit_here(Alone, Line(), line_loader(4), max_epochs=9, callbacks=[saver, stopper], checkpoint_dir=folder)
+        assert (result.epochs_done, stopper.stopped_epoch) == (2, 1)
+        assert saver.best_model_path.startswith(str(folder))
+    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == sorted(p.name for p in (tmp_path / "second").iterdir())

@@ -38,7 +38,8 @@ print(round(net.w.item(), 4), list(state["model"]), state["epoch"], state["globa
 """
 
 
-def test_a_file_of_two_ranks_loads_into_the_plain_class_elsewhere(ranks: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_a_file_of_several_ranks_loads_into_the_plain_class_elsewhere(ranks: Any, tmp_path: Path, world_size: int) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -50,13 +51,13 @@ def test_a_file_of_two_ranks_loads_into_the_plain_class_elsewhere(ranks: Any, tm
     def train(rank: Any) -> Any:
         model = Net()
         task = PlainTask(model, nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.01))
-        result, records = fit_here(rank, task, line_loader(4), checkpoint_dir=tmp_path)
+        result, records = fit_here(rank, task, line_loader(8 // world_size), checkpoint_dir=tmp_path)
         return result.checkpoints, [r.path for r in records if isinstance(r, CheckpointSaved)], float(model.w.detach())
 
-    (paths, saved, weight), (others_paths, _, _) = ranks(2, train)
+    (paths, saved, weight), *others = ranks(world_size, train)
     assert paths == (str(tmp_path / "last.pt"),)
     assert saved == list(paths)
-    assert others_paths == ()
+    assert [other_paths for other_paths, _, _ in others] == [()] * (world_size - 1)
     assert [p.name for p in tmp_path.iterdir()] == ["last.pt"], "nothing unfinished is left"
     command = [sys.executable, "-c", LOAD_ELSEWHERE, paths[0]]
     script = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -125,6 +126,27 @@ def test_a_writer_killed_within_a_save_leaves_the_last_whole_file(ranks: Any, tm
     assert checkpoint_file.read(path, "it")["epoch"] == 2
 
 
+def test_rank_zero_killed_in_its_third_save_leaves_the_second_epochs_file(ranks: Any, tmp_path: Path) -> None:
+    def train(rank: Any) -> None:
+        saves, own_save = [], torch.save
+
+        def dies_in_the_third(content: Any, file: Any) -> None:
+            saves.append(1)
+            if len(saves) == 3:
+                file.write(b"half of it")
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            own_save(content, file)
+
+        torch.save = dies_in_the_third
+        fit_here(rank, Line(), line_loader(2), max_epochs=3, checkpoint_dir=tmp_path)
+
+    with pytest.raises(AssertionError, match=r"ranks ended without a result: \[0"):
+        ranks(4, train, devices=2)
+    found = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert (found["epoch"], found["global_step"]) == (2, 2)
+
+
 class Slope(Line):
     """y = 3x − 1 with weight and bias from zero, SGD with momentum."""
 
@@ -154,7 +176,8 @@ def slope_loader() -> DataLoader[Any]:
     return DataLoader(TensorDataset(x, 3 * x - 1), batch_size=2, shuffle=True)
 
 
-def test_two_epochs_and_two_more_equal_four(ranks: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_two_epochs_and_two_more_equal_four(ranks: Any, tmp_path: Path, world_size: int) -> None:
     def train(rank: Any) -> Any:
         whole, first, second = Slope(), Slope(), Slope()
         fit_here(rank, whole, slope_loader(), max_epochs=4, seed=0)
@@ -162,13 +185,15 @@ def test_two_epochs_and_two_more_equal_four(ranks: Any, tmp_path: Path) -> None:
         result, records = fit_here(rank, second, slope_loader(), max_epochs=4, seed=0, checkpoint_dir=tmp_path, resume="last")
         return whole.numbers, first.numbers, second.numbers, result, records
 
-    whole, first, second, result, records = ranks(2, train)[0]
-    assert whole == pytest.approx([1.209523, -0.075107], abs=1e-5)
-    assert first == pytest.approx([0.580378, 0.366404], abs=1e-5)
+    whole, first, second, result, records = ranks(world_size, train)[0]
+    if world_size == 2:
+        assert whole == pytest.approx([1.209523, -0.075107], abs=1e-5)
+        assert first == pytest.approx([0.580378, 0.366404], abs=1e-5)
     assert second == pytest.approx(whole, abs=1e-6)
-    assert (result.epochs_done, result.global_step) == (4, 8)
+    steps = 16 // world_size
+    assert (result.epochs_done, result.global_step) == (4, steps)
     started = next(r for r in records if isinstance(r, FitStarted))
-    assert (started.start_epoch, started.start_step) == (2, 4)
+    assert (started.start_epoch, started.start_step) == (2, steps // 2)
 
 
 class Dropping(Slope):

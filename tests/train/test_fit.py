@@ -30,13 +30,19 @@ def trained_line(rank: Any, batch_size: int, **options: Any) -> float:
     return float(model.w)
 
 
-@pytest.mark.parametrize(("batch_size", "weight"), [(2, 1.779), (4, 1.02)])
-def test_two_ranks_equal_one_process_with_the_global_batch_and_the_same_rate(ranks: Any, batch_size: int, weight: float) -> None:
-    assert ranks(2, lambda rank: trained_line(rank, batch_size)) == pytest.approx([weight] * 2, abs=1e-3)
+@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize(("global_batch", "weight"), [(4, 1.779), (8, 1.02)])
+def test_ranks_equal_one_process_with_the_global_batch_and_the_same_rate(
+    ranks: Any, world_size: int, global_batch: int, weight: float
+) -> None:
+    found = ranks(world_size, lambda rank: trained_line(rank, global_batch // world_size))
+    assert found == pytest.approx([weight] * world_size, abs=1e-6)
 
 
-def test_accumulated_batches_equal_one_large_batch(ranks: Any) -> None:
-    assert ranks(2, lambda rank: trained_line(rank, 2, accumulate_grad_batches=2)) == pytest.approx([1.02, 1.02], abs=1e-6)
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_accumulated_batches_equal_one_large_batch(ranks: Any, world_size: int) -> None:
+    found = ranks(world_size, lambda rank: trained_line(rank, 4 // world_size, accumulate_grad_batches=2))
+    assert found == pytest.approx([1.02] * world_size, abs=1e-6)
 
 
 def test_the_short_group_at_the_end_of_an_epoch_is_a_whole_step(ranks: Any) -> None:
@@ -123,7 +129,8 @@ def test_the_module_is_let_go_after_an_error_too() -> None:
     assert (position.epoch, position.batch_index, position.global_step) == (0, 1, 1)
 
 
-def test_equal_weights_on_all_ranks_without_a_seed_and_other_noise_on_each(ranks: Any) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_equal_weights_on_all_ranks_without_a_seed_and_other_noise_on_each(ranks: Any, world_size: int) -> None:
     class Checked(Seen):
         def on_train_start(self) -> None:
             self.start = float(self.layer.weight.sum())
@@ -144,11 +151,10 @@ def test_equal_weights_on_all_ranks_without_a_seed_and_other_noise_on_each(ranks
         fit_here(rank, model, DataLoader(Noisy(8), batch_size=2, num_workers=2))
         return model.start, model.batches
 
-    first, again = ranks(2, train), ranks(2, train)
-    assert first[0][0] == first[1][0], "rank 0's weights are everybody's"
-    assert first[0][1] != first[1][1], "augmentation differs between ranks"
+    first, again = ranks(world_size, train), ranks(world_size, train)
+    assert len({start for start, _ in first}) == 1, "rank 0's weights are everybody's"
     draws = [x for _, batches in first for batch in batches for x in batch]
-    assert len(set(draws)) == len(draws) == 16, "and between workers"
+    assert len(set(draws)) == len(draws) == 16, "augmentation differs between ranks and between workers"
     assert [b for _, b in first] == [b for _, b in again], "and is the same in the next run"
 
 
@@ -237,7 +243,10 @@ def test_limits_and_the_validation_interval_are_kept() -> None:
     assert [r.epoch for r in records if isinstance(r, EpochMetrics) and r.split == "val"] == [2, 3]
 
 
-def test_batch_norm_is_the_same_on_all_ranks_in_validation_and_after(ranks: Any) -> None:
+@pytest.mark.parametrize(("world_size", "expected"), [(2, [0.59, 1.19]), (4, [0.2, 1.7])])
+def test_batch_norm_is_the_same_on_all_ranks_in_validation_after_it_and_in_the_file(
+    ranks: Any, tmp_path: Path, world_size: int, expected: list[float]
+) -> None:
     class Normed(Line):
         def __init__(self) -> None:
             super().__init__()
@@ -253,12 +262,14 @@ def test_batch_norm_is_the_same_on_all_ranks_in_validation_and_after(ranks: Any)
 
     def train(rank: Any) -> Any:
         model = Normed()
-        fit_here(rank, model, index_loader(8, 2), index_loader(8, 2))
+        fit_here(rank, model, index_loader(8, 2), index_loader(8, 2), checkpoint_dir=tmp_path)
         assert model.norm.training
         return model.validated_with, [float(model.norm.running_mean), float(model.norm.running_var)]
 
-    for validated, after in ranks(2, train):
-        assert validated == after == pytest.approx([0.59, 1.19], abs=1e-6)
+    for validated, after in ranks(world_size, train):
+        assert validated == after == pytest.approx(expected, abs=1e-6)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)["model"]
+    assert [float(saved["norm.running_mean"]), float(saved["norm.running_var"])] == pytest.approx(expected, abs=1e-6)
 
 
 def test_frozen_parts_stay_in_evaluation_mode_over_a_validation() -> None:
@@ -277,7 +288,8 @@ def test_frozen_parts_stay_in_evaluation_mode_over_a_validation() -> None:
     fit_here(Alone, Frozen().eval(), index_loader(2, 1), index_loader(2, 1), max_epochs=2)
 
 
-def test_parameters_left_out_of_the_loss_are_named_unless_allowed(ranks: Any, errors_of: Any) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_parameters_left_out_of_the_loss_are_named_unless_allowed(ranks: Any, errors_of: Any, world_size: int) -> None:
     class TwoHeads(Line):
         def __init__(self) -> None:
             super().__init__()
@@ -287,14 +299,14 @@ def test_parameters_left_out_of_the_loss_are_named_unless_allowed(ranks: Any, er
             return self.a(batch.reshape(-1, 1)).mean() + self.w.sum()
 
     def train(rank: Any, **options: Any) -> int:
-        return fit_here(rank, TwoHeads(), index_loader(6, 1), **options)[0].global_step
+        return fit_here(rank, TwoHeads(), index_loader(3 * rank.world_size, 1), **options)[0].global_step
 
-    for error in errors_of(2, train):
+    for error in errors_of(world_size, train):
         assert isinstance(error, UsageError)
         assert "took no part in the loss: b.weight, b.bias." in str(error)
         assert "--find-unused-parameters" in str(error)
-    assert ranks(2, lambda rank: train(rank, find_unused_parameters=True)) == [3, 3]
-    assert train(Alone) == 6
+    assert ranks(world_size, lambda rank: train(rank, find_unused_parameters=True)) == [3] * world_size
+    assert train(Alone) == 3
 
 
 def test_ranks_with_other_numbers_of_batches_are_told_who_ran_short(errors_of: Any) -> None:

@@ -52,6 +52,20 @@ def test_another_seed_gives_another_order_and_the_same_seed_the_same() -> None:
     assert indices(loader, 2, seed=7) == indices(loader, 2, seed=7)
 
 
+def test_a_samplers_own_generator_gives_the_seed_too() -> None:
+    def parts(seed: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(seed)
+        return indices(DataLoader(Numbers(8), batch_size=2, sampler=RandomSampler(Numbers(8), generator=generator)), 2)
+
+    assert parts(5) == indices(index_loader(8, 2, shuffle=True), 2, seed=5) != parts(6)
+
+    def groups(seed: int) -> list[list[Any]]:
+        drawn = RandomSampler(Numbers(8), generator=torch.Generator().manual_seed(seed))
+        return batches(DataLoader(Numbers(8), batch_sampler=BatchSampler(drawn, 2, False)), 2)
+
+    assert groups(5) == groups(5) != groups(6)
+
+
 def test_without_an_option_the_loaders_generator_gives_the_seed() -> None:
     loader = index_loader(8, 2, shuffle=True, generator=torch.Generator().manual_seed(5))
     assert indices(loader, 2) == indices(index_loader(8, 2, shuffle=True), 2, seed=5)
@@ -63,8 +77,14 @@ def test_without_shuffle_the_order_is_that_of_the_data_in_every_epoch() -> None:
         assert indices(loader, 3, epoch=epoch) == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
 
 
+def test_a_sampler_over_a_part_of_the_data_set_does_not_leave_it() -> None:
+    loader = DataLoader(Numbers(100), batch_size=1, sampler=SequentialSampler(range(4)))
+    assert indices(loader, 2) == [[0, 2], [1, 3]]
+
+
 def test_drop_last_leaves_whole_batches_of_distinct_samples() -> None:
     assert batches(index_loader(11, 2, drop_last=True), 4) == [[[r, r + 4]] for r in range(4)]
+    assert batches(index_loader(11, 2, drop_last=True), 2) == [[[r, r + 2], [r + 4, r + 6]] for r in range(2)]
 
 
 def test_validation_counts_every_sample_once_and_some_ranks_may_have_none() -> None:
@@ -79,22 +99,24 @@ def test_fewer_training_samples_than_ranks_are_repeated_and_it_is_said() -> None
     assert divide(index_loader(8, 1), 0, 4, training=True).notices == ()
 
 
-def test_weighted_draws_are_kept_and_divided() -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_weighted_draws_are_kept_and_divided(world_size: int) -> None:
     weights = [1 / 90] * 90 + [1 / 10] * 10
     loader = DataLoader(Numbers(100), batch_size=10, sampler=WeightedRandomSampler(weights, 1000))
-    parts = indices(loader, 2, seed=3)
-    assert [len(part) for part in parts] == [500, 500]
-    assert parts[0] != parts[1]
+    parts = indices(loader, world_size, seed=3)
+    assert [len(part) for part in parts] == [1000 // world_size] * world_size
+    assert len({tuple(part) for part in parts}) == world_size, "every rank has other draws"
     share = sum(i >= 90 for part in parts for i in part) / 1000
     assert 0.45 < share < 0.55
-    assert indices(loader, 2, seed=3) == parts
-    assert indices(loader, 2, seed=3, epoch=1) != parts
+    assert indices(loader, world_size, seed=3) == parts
+    assert indices(loader, world_size, seed=3, epoch=1) != parts
 
 
 def test_groups_of_a_batch_sampler_stay_whole_and_each_goes_to_one_rank() -> None:
     groups = [[0, 1], [2, 3], [4, 5], [6, 7]]
     loader = DataLoader(Numbers(8), batch_sampler=groups)
     assert batches(loader, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+    assert batches(loader, 4) == [[group] for group in groups]
     assert batches(DataLoader(Numbers(8), batch_sampler=groups[:3]), 2) == [[[0, 1], [4, 5]], [[2, 3], [0, 1]]]
     assert batches(DataLoader(Numbers(8), batch_sampler=groups[:3]), 2, training=False) == [[[0, 1], [4, 5]], [[2, 3]]]
 
@@ -104,6 +126,7 @@ def test_ready_made_batches_keep_their_shape() -> None:
     parts = batches(DataLoader(rows, batch_size=None), 2)  # type: ignore[arg-type]
     assert parts == [[[0, 1, 2], [6, 7, 8]], [[3, 4, 5], [9, 10, 11]]]
     assert sum(x for part in parts for batch in part for x in batch) == 66
+    assert batches(DataLoader(rows, batch_size=None), 4) == [[row] for row in rows.tolist()]  # type: ignore[arg-type]
 
 
 class Stream(IterableDataset[torch.Tensor]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -21,8 +22,10 @@ from train_examples import (
 )
 
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.records.record import EpochMetrics, NonFinite, Progress, StepMetrics
+from gpulayer_nb.records.history import RunHistory
+from gpulayer_nb.records.record import EpochMetrics, NonFinite, ProgBar, Progress, StepMetrics, decode, encode
 from gpulayer_nb.train.metric_log import MetricLog
+from gpulayer_nb.train.model_checkpoint import ModelCheckpoint
 from gpulayer_nb.train.plain import PlainTask
 
 
@@ -31,15 +34,24 @@ def script(rank: Any, log: Any, steps: int, **options: Any) -> Any:
     return fit_here(rank, Script(log), index_loader(steps * rank.world_size, 1), **options)
 
 
-def test_every_step_has_the_mean_over_ranks_and_the_epoch_the_mean_over_samples(ranks: Any) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_every_step_has_the_mean_over_ranks_and_the_epoch_the_mean_over_samples(
+    ranks: Any, tmp_path: Any, world_size: int
+) -> None:
     losses = [[1.0, 2.0, 3.0, 10.0], [3.0, 4.0, 5.0, 0.0]]
-    results = ranks(2, lambda rank: script(rank, lambda r, s: {"loss": losses[r][s - 1]}, 4))
-    _result, records = results[0]
+
+    def train(rank: Any) -> Any:
+        keep = ModelCheckpoint(tmp_path, monitor="loss", filename="{loss:.2f}", save_last=False)
+        return script(rank, lambda r, s: {"loss": losses[r % 2][s - 1]}, 4, callbacks=[keep])
+
+    results = ranks(world_size, train)
+    result, records = results[0]
     assert step_series(records, "loss") == [2, 3, 4, 5]
     assert epoch_series(records, "train", "loss") == [3.5]
-    assert [r[0].metrics["loss"] for r in results] == [3.5, 3.5]
+    assert [r[0].metrics["loss"] for r in results] == [3.5] * world_size
+    assert [path.rsplit("/", 1)[1] for path in result.checkpoints] == ["3.50.pt"], "the checkpoint's name has the same value"
     assert next((r.steps, r.epochs) for r in records if isinstance(r, StepMetrics)) == ((1,), (0,))
-    assert not results[1][1], "only rank 0 reports"
+    assert not any(records for _, records in results[1:]), "only rank 0 reports"
 
 
 def test_the_epoch_mean_weighs_a_smaller_last_batch_by_its_samples(ranks: Any) -> None:
@@ -49,6 +61,8 @@ def test_the_epoch_mean_weighs_a_smaller_last_batch_by_its_samples(ranks: Any) -
     _, records = ranks(2, train)[0]
     assert epoch_series(records, "train", "index") == [4.5]
     assert [r.samples for r in records if isinstance(r, EpochMetrics)] == [10]
+    result, _ = ranks(4, lambda rank: fit_here(rank, Seen(), index_loader(8, 4), index_loader(10, 4)))[0]
+    assert result.metrics["val_index"] == 4.5, "where two ranks have one sample less"
 
 
 class Right(PlainTask):
@@ -68,19 +82,23 @@ class Right(PlainTask):
         self._log_metrics("val_", x, x)
 
 
-def test_validation_equals_one_process_where_padding_would_not(ranks: Any) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_validation_equals_one_process_where_padding_would_not(ranks: Any, world_size: int) -> None:
     def train(rank: Any) -> Any:
         x = torch.arange(10.0).reshape(10, 1)
         data = TensorDataset(x, x)
         return fit_here(rank, Right(), DataLoader(data, batch_size=2), DataLoader(data, batch_size=2))
 
-    result, records = ranks(4, train)[0]
+    result, records = ranks(world_size, train)[0]
     assert result.metrics["val_acc"] == pytest.approx(0.6, abs=1e-12)
     assert result.metrics["val_loss"] == 4.5
     assert [r.samples for r in records if isinstance(r, EpochMetrics) and r.split == "val"] == [10]
 
 
-def test_a_validation_set_smaller_than_the_group_is_exact_and_a_tiny_training_set_is_repeated(ranks: Any) -> None:
+@pytest.mark.parametrize(("world_size", "steps"), [(2, 2), (4, 1)])
+def test_a_validation_set_smaller_than_the_group_is_exact_and_a_tiny_training_set_is_repeated(
+    ranks: Any, world_size: int, steps: int
+) -> None:
     class Losses(Seen):
         def validation_step(self, batch: Any, batch_idx: int) -> None:
             self.log("val_loss", (batch.mean() + 1) * 10)
@@ -88,10 +106,10 @@ def test_a_validation_set_smaller_than_the_group_is_exact_and_a_tiny_training_se
     def train(rank: Any) -> Any:
         return fit_here(rank, Losses(), index_loader(3, 1), index_loader(3, 1))
 
-    result, records = ranks(4, train)[0]
+    result, records = ranks(world_size, train)[0]
     assert result.metrics["val_loss"] == 20.0
     assert [r.samples for r in records if isinstance(r, EpochMetrics) and r.split == "val"] == [3]
-    assert result.global_step == 1
+    assert result.global_step == steps
 
 
 @pytest.mark.parametrize(
@@ -103,20 +121,22 @@ def test_whole_numbers_and_truth_values_are_averaged_not_floored(ranks: Any, val
     assert result.metrics["n"] == mean
 
 
-def test_five_samples_on_two_ranks_validate_to_their_mean(ranks: Any) -> None:
-    result, _ = ranks(2, lambda rank: fit_here(rank, Seen(), index_loader(4, 1), index_loader(5, 1)))[0]
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_five_samples_validate_to_their_mean(ranks: Any, world_size: int) -> None:
+    result, _ = ranks(world_size, lambda rank: fit_here(rank, Seen(), index_loader(4, 1), index_loader(5, 1)))[0]
     assert result.metrics["val_index"] == 2.0
 
 
-def test_one_ranks_nan_is_a_gap_in_that_step_and_names_the_rank(ranks: Any) -> None:
+@pytest.mark.parametrize(("world_size", "bad"), [(2, 1), (4, 2)])
+def test_one_ranks_nan_is_a_gap_in_that_step_and_names_the_rank(ranks: Any, world_size: int, bad: int) -> None:
     def log(rank: int, step: int) -> dict[str, float]:
-        return {"loss": math.nan if (rank, step) == (2, 2) else {1: 0.6, 2: 0.5, 3: 0.4}[step]}
+        return {"loss": math.nan if (rank, step) == (bad, 2) else {1: 0.6, 2: 0.5, 3: 0.4}[step]}
 
-    _, records = ranks(4, lambda rank: script(rank, log, 3))[0]
+    _, records = ranks(world_size, lambda rank: script(rank, log, 3))[0]
     first, second, third = step_series(records, "loss")
     assert (first, third) == (pytest.approx(0.6), pytest.approx(0.4))
     assert math.isnan(second or 0)
-    assert [(r.name, r.steps, r.ranks) for r in records if isinstance(r, NonFinite)] == [("loss", (2,), (2,))]
+    assert [(r.name, r.steps, r.ranks) for r in records if isinstance(r, NonFinite)] == [("loss", (2,), (bad,))]
 
 
 def test_an_infinite_value_is_named_too_in_one_process() -> None:
@@ -125,7 +145,8 @@ def test_an_infinite_value_is_named_too_in_one_process() -> None:
     assert [(r.steps, r.ranks) for r in records if isinstance(r, NonFinite)] == [((2,), (0,))]
 
 
-def test_a_name_that_one_rank_logs_is_its_value_marked_and_training_is_untouched(ranks: Any) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_a_name_that_one_rank_logs_is_its_value_marked_and_training_is_untouched(ranks: Any, world_size: int) -> None:
     class Drawn(Line):
         def training_step(self, batch: Any, batch_idx: int) -> Tensor:
             if self.global_rank == 0:
@@ -134,15 +155,15 @@ def test_a_name_that_one_rank_logs_is_its_value_marked_and_training_is_untouched
 
     def train(rank: Any) -> Any:
         model = Drawn()
-        result, records = fit_here(rank, model, index_loader(20, 1))
+        result, records = fit_here(rank, model, index_loader(10 * world_size, 1))
         return result, records, float(model.w)
 
-    (result, records, weight), (_, _, other_weight) = ranks(2, train)
+    (result, records, weight), *others = ranks(world_size, train)
     assert step_series(records, "m") == [0.7] * 10
     counts = [n for r in records if isinstance(r, StepMetrics) for n in r.ranks["m"]]
     assert counts == [1] * 10
     assert result.metrics["m"] == pytest.approx(0.7)
-    assert weight == other_weight
+    assert {other_weight for _, _, other_weight in others} == {weight}
 
 
 def test_names_that_differ_between_ranks_and_come_late_do_not_block(ranks: Any) -> None:
@@ -172,6 +193,29 @@ def test_a_name_can_be_kept_out_of_the_steps_or_of_the_epoch() -> None:
     assert step_series(records, "only_epoch") == [None, None, None]
     assert step_series(records, "only_steps") == [2.0, 2.0, 2.0]
     assert result.metrics == {"only_epoch": 1.0}
+
+
+def test_names_for_the_progress_bar_are_told_before_their_values_and_once(ranks: Any) -> None:
+    class Shown(Seen):
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            self.log("aside", 1.0)
+            self.log("loss", 2.0, prog_bar=True)
+            return self.w.sum()
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("val_loss", 3.0, prog_bar=True)
+
+    _, records = ranks(2, lambda rank: fit_here(rank, Shown(), index_loader(4, 1), index_loader(2, 1), max_epochs=2))[0]
+    history = RunHistory()
+    first_values: dict[str, bool] = {}
+    for record in records:
+        if isinstance(record, (StepMetrics, EpochMetrics)):
+            for name in record.values:
+                first_values.setdefault(name, name in history.chosen)
+        history.apply(decode(json.loads(json.dumps(encode(record)))))
+    assert first_values == {"aside": False, "loss": True, "val_loss": True}
+    assert history.chosen == ("loss", "val_loss")
+    assert sum(isinstance(record, ProgBar) for record in records) == 2
 
 
 def test_values_logged_at_the_end_of_an_epoch_belong_to_the_epoch(ranks: Any) -> None:

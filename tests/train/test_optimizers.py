@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from train_examples import Alone, Line, Seen, fit_here, index_loader, line_loader
+from train_examples import Alone, Line, Seen, fit_here, index_loader, line_loader, step_series
 
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.train.optimizers import Optimization
@@ -93,6 +93,39 @@ def test_a_schedule_on_a_metric_sees_the_epochs_mean() -> None:
         assert model.optimizer.param_groups[0]["lr"] == 0.5, "two validations, the second no better"
     with pytest.raises(UsageError, match="ReduceLROnPlateau looks at 'val_acc', which has not been logged"):
         fit_here(Alone, Flat("val_acc"), index_loader(2, 1), index_loader(1, 1))
+
+
+class EveryStep(Line):
+    """Halves its rate after every step whose mean loss over the ranks is no better than the best so far."""
+
+    def configure_optimizers(self) -> Any:
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.01)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(self.optimizer, factor=0.5, patience=0)
+        return {"optimizer": self.optimizer, "lr_scheduler": {"scheduler": plateau, "interval": "step", "monitor": "loss"}}
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.rates = [*getattr(self, "rates", []), self.optimizer.param_groups[0]["lr"]]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_a_schedule_on_a_steps_metric_sees_that_steps_mean_over_the_ranks(ranks: Any, tmp_path: Any, world_size: int) -> None:
+    def train(rank: Any) -> Any:
+        model, first, second = EveryStep(), EveryStep(), EveryStep()
+        _, records = fit_here(rank, model, line_loader(1), max_epochs=2)
+        fit_here(rank, first, line_loader(1), max_epochs=2, max_steps=1, checkpoint_dir=tmp_path)
+        fit_here(rank, second, line_loader(1), max_epochs=2, checkpoint_dir=tmp_path, resume="last")
+        return model.rates, step_series(records, "loss"), first.rates + second.rates
+
+    results = ranks(world_size, train)
+    rate, best, expected = 0.01, float("inf"), []
+    for loss in results[0][1]:
+        if loss < best * (1 - 1e-4):  # torch's own threshold
+            best = loss
+        else:
+            rate /= 2
+        expected.append(rate)
+    for rates, _, resumed in results:
+        assert rates == resumed == pytest.approx(expected)
 
 
 def test_two_optimizers_step_together_on_one_loss() -> None:

@@ -69,6 +69,87 @@ def test_updates_are_few_and_small_and_numbered_without_a_gap(kernel):
     assert len(json.dumps(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=cell.outputs)]))) < 400_000
 
 
+BUSY = """
+import json
+from gpulayer_nb.records.record import RankOutput, StepMetrics
+sizes, send = [], view._widget.send
+def counted(message, buffers):
+    if message["kind"] == "news":
+        sizes.append(len(json.dumps(message)) + sum(map(len, buffers)))
+    send(message, buffers)
+view._widget.send = counted
+for burst in range(40):
+    for rank in range(4):
+        lines = (f"rank {rank} burst {burst} line {i} " + "x" * 60 for i in range(30))
+        history.apply(RankOutput(rank=rank, stream="stdout", text="\\n".join(lines) + "\\n"))
+    steps = tuple(range(1_000 * (burst + 1), 1_000 * (burst + 2)))
+    values = {name: tuple(map(float, steps)) for name in ("loss", "acc", "lr", "more")}
+    history.apply(StepMetrics(time=1100.0 + burst, steps=steps, epochs=(1 + burst,) * 1_000, values=values, samples=1_000))
+    view.refresh(); time.sleep(0.05)
+history.apply(RankOutput(rank=0, stream="stdout", text="y" * 9_000 + "\\n"))
+until = time.monotonic() + 8
+while time.monotonic() < until:
+    view.refresh(); time.sleep(0.05)
+"""
+
+
+def test_busy_output_keeps_updates_small_and_all_that_is_kept_arrives_in_the_end(kernel):
+    cell = shown(kernel, "epochs=1, world=16", more=BUSY)
+    largest = int(kernel.run("max(sizes[:-1])").outputs[0].data["text/plain"])
+    assert 5_000 < largest <= 10_000, f"{largest} bytes in one update"
+    lines: dict[int, dict[int, str]] = {}
+    for _, message in told(cell):
+        for rank in message.get("output", []):
+            seen = {**lines.get(rank["rank"], {}), **dict(rank["lines"])}
+            lines[rank["rank"]] = {number: text for number, text in seen.items() if number >= rank["first"]}
+    assert len(lines[2]) == 200
+    last = [text.split(" x")[0] for _, text in sorted(lines[2].items())][-2:]
+    assert last == ["rank 2 burst 39 line 28", "rank 2 burst 39 line 29"]
+    assert max(lines[0].items())[1].startswith("y" * 1_000 + " … (the whole line is in run.logs)")
+
+
+HIDDEN = """
+def heard(**content): view._heard(None, content, [])
+heard(kind="hello", first=True, page="a")
+{before}
+from gpulayer_nb.records.record import RankOutput
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    history.apply(RankOutput(rank=0, stream="stdout", text="tick\\n")); view.refresh(); time.sleep(0.02)
+{after}
+"""
+
+
+def test_a_page_that_nobody_looks_at_is_told_nothing_and_all_when_it_is_looked_at_again(kernel):
+    awake = told(shown(kernel, more=HIDDEN.format(before="", after="")))
+    asleep = told(shown(kernel, more=HIDDEN.format(before="heard(kind='sleep', page='a')", after="")))
+    assert len(awake) - len(asleep) >= 4, (len(awake), len(asleep))
+    assert asleep[-1][1]["kind"] == "whole", "at the end everything, for whoever looks again"
+    again = HIDDEN.format(before="heard(kind='sleep', page='a')", after="heard(kind='hello', page='a')")
+    woken = told(shown(kernel, more=again))
+    assert woken[-2][1]["kind"] == "whole"
+    other = told(
+        shown(kernel, more=HIDDEN.format(before="heard(kind='hello', page='b'); heard(kind='sleep', page='a')", after=""))
+    )
+    assert len(other) >= len(awake), "another page is looked at"
+
+
+CHOSEN = """
+import dataclasses
+history.fit = dataclasses.replace(history.fit, prog_bar=("acc",))
+view._updated = -1e9; view.refresh()
+"""
+
+
+def test_metrics_beside_the_progress_bar_come_first_and_stand_in_the_strip(kernel):
+    more = CHOSEN
+    last = [message for _, message in told(shown(kernel, more=more)) if "chart" in message][-1]
+    assert [panel["family"] for panel in last["chart"]["panels"]] == ["acc", "loss"]
+    strips = [message["strip"] for _, message in told(shown(kernel, more=more)) if "strip" in message]
+    assert "<dt>acc</dt>" in strips[-1]
+    assert "<dt>loss</dt>" not in strips[-1]
+
+
 def test_the_widget_is_gone_afterwards_and_its_last_state_is_small(kernel):
     cell = shown(kernel)
     closed = {content["comm_id"] for _, kind, content in cell.messages if kind == "comm_close"}

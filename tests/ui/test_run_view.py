@@ -66,7 +66,8 @@ def test_twenty_thousand_steps_of_three_metrics_stay_calm(kernel):
             times[content["comm_id"]].append(arrival)
     span = cell.messages[-1][0] - cell.messages[0][0]
     busiest = max(len(arrivals) for arrivals in times.values())
-    assert 2 <= busiest <= 5 * span + 3, f"{busiest} updates of one widget in {span:.1f} s"  # the last one empties it
+    # beyond five a second: the first, one at the end of the fit, the last of the run, and the one that empties it
+    assert 2 <= busiest <= 5 * span + 4, f"{busiest} updates of one widget in {span:.1f} s"
     pictures = sum(bool(content.get("data", {}).get("buffer_paths")) for _, kind, content in cell.messages if kind == "comm_msg")
     assert pictures <= 2 * span + 2, f"{pictures} pictures in {span:.1f} s"
 

@@ -1,7 +1,7 @@
 """Reads what engines publish, straight from the controller's iopub port.
 
-Runs in the kernel on a thread of its own. Owns one SUB socket; hands every message on as it came. An ipyparallel client drops
-messages of calls that are over or not its own; this does not.
+Runs on a thread of its own, in the kernel, a detached run's process and the Jupyter server. Owns one SUB socket; hands every
+message on as it came. An ipyparallel client drops messages of calls that are over or not its own; this does not.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import zmq
-from jupyter_client.session import Session
+from gpulayer_nb.records.connection_file import url_of
 
-TOPICS = (b"gpulayer", b"engine")
+TOPICS = (b"gpulayer.records", b"engine")
 
 
 class Tap(threading.Thread):
     """Calls `on_message(topic, message)` for every message of our topics and every engine's output, in order per engine."""
 
-    def __init__(self, info: dict[str, Any], on_message: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        info: dict[str, Any],
+        on_message: Callable[[str, dict[str, Any]], None],
+        topics: tuple[bytes, ...] = TOPICS,
+    ) -> None:
         super().__init__(name="gpulayer-tap", daemon=True)
+        import zmq  # late, like the next: plain IPython has not loaded them, and loading the extension must not wait for them
+        from jupyter_client.session import Session
+
         self._session = Session(
             key=info["key"].encode(), signature_scheme=info["signature_scheme"], packer=info["pack"], unpacker=info["unpack"]
         )
@@ -34,9 +41,9 @@ class Tap(threading.Thread):
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, info["curve_serverkey"].encode())
-        for topic in TOPICS:
+        for topic in topics:
             self._socket.subscribe(topic)
-        self._socket.connect(f"{info['interface']}:{info['iopub']}")
+        self._socket.connect(url_of(info, "iopub"))
 
     def run(self) -> None:
         try:

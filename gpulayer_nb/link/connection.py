@@ -1,40 +1,34 @@
-"""The kernel's connection to one controller.
+"""One process's connection to one controller.
 
-Runs in the notebook's kernel. Owns the ipyparallel client; everything here has a time limit. Must not know runs.
+Runs in the notebook's kernel, a detached run's own process and the Jupyter server. Owns the ipyparallel client; everything here
+has a time limit. Must not know runs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import ipyparallel
-from ipyparallel import AsyncResult
+from typing import TYPE_CHECKING, Any
 
 from gpulayer_nb.records.call import Call
 
-
-class _QuietClient(ipyparallel.Client):  # type: ignore[misc]  # ipyparallel has no type hints
-    """ipyparallel prints replies that come after their engine was given up into whatever cell runs then."""
-
-    def _handle_apply_reply(self, msg: Any) -> None:
-        with contextlib.redirect_stdout(io.StringIO()) if _is_stale(self, msg) else contextlib.nullcontext():
-            super()._handle_apply_reply(msg)
+if TYPE_CHECKING:
+    from ipyparallel import AsyncResult
 
 
-def _is_stale(client: Any, msg: Any) -> bool:
-    return msg["parent_header"].get("msg_id") not in client.outstanding
+def preload() -> None:
+    """Imports what a connection needs, while something else is being waited for."""
+    import gpulayer_nb.link.quiet_client  # noqa: F401
 
 
 class Connection:
     """Calls and requests to engines, named by their uuid."""
 
     def __init__(self, client_file: Path, timeout_seconds: float = 20.0) -> None:
-        self._client = _QuietClient(str(client_file), timeout=timeout_seconds)
+        from gpulayer_nb.link.quiet_client import QuietClient
+
+        self._client: Any = QuietClient(str(client_file), timeout=timeout_seconds)
 
     def engines(self) -> dict[str, int]:
         """uuid → ipyparallel's number, of every engine that is registered now."""
@@ -53,16 +47,24 @@ class Connection:
     def request(
         self, engine_uuids: Iterable[str], message_type: str, content: dict[str, Any] | None = None, timeout_seconds: float = 2.0
     ) -> dict[str, dict[str, Any]]:
-        """Sends a control-channel request to several engines at once; replies by uuid, without those that did not answer in time.
+        """Sends one control-channel request to several engines; replies by uuid, without those that did not answer in time.
 
         Control requests are answered while an engine's main thread is busy. `_send` is private in ipyparallel, stable since 7.0;
         its public `send_signal` waits without limit.
         """
+        return self.request_each(dict.fromkeys(engine_uuids, content or {}), message_type, timeout_seconds)
+
+    def begin(self, engine_uuid: str, message_type: str, content: Mapping[str, Any], buffers: Sequence[Any] = ()) -> Any:
+        """Sends a control-channel request and returns at once: a future of the reply message."""
         client = self._client
-        futures = {
-            engine: client._send(client._control_stream, message_type, content=content or {}, ident=engine.encode())
-            for engine in engine_uuids
-        }
+        stream = client._control_stream
+        return client._send(stream, message_type, content=dict(content), buffers=list(buffers), ident=engine_uuid.encode())
+
+    def request_each(
+        self, contents: Mapping[str, Mapping[str, Any]], message_type: str, timeout_seconds: float = 2.0
+    ) -> dict[str, dict[str, Any]]:
+        """As `request`, with a content for each engine."""
+        futures = {engine: self.begin(engine, message_type, content) for engine, content in contents.items()}
         deadline = time.monotonic() + timeout_seconds
         replies = {}
         for engine, future in futures.items():

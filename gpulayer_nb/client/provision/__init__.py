@@ -1,0 +1,1 @@
+"""Clusters that the notebook itself brings up on other machines: through Slurm, through SSH."""

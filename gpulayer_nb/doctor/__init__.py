@@ -1,0 +1,1 @@
+"""`gpulayer doctor`: what this machine can run, what is wrong with it, and the mend of each. Looks; changes nothing."""

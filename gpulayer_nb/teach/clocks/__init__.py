@@ -1,0 +1,1 @@
+"""What runs on a rank to measure it: times in, plain numbers out."""

@@ -1,0 +1,1 @@
+"""One picture a file: plain numbers in, a `Picture` out. Runs wherever matplotlib does; knows no process group."""
