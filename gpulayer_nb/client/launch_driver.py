@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer_nb.client.agent_pool import AgentPool, AgentSite
-from gpulayer_nb.client.script_error import BadEnd, how, last_lines, script_error, without_noise, without_rank_prefix
+from gpulayer_nb.client.script_error import UNCAUGHT_EXIT_CODE, BadEnd, how, last_lines, script_error, without_noise, without_rank_prefix
 from gpulayer_nb.client.stop_ladder import ASK, CUT, KILL, StopLadder
 from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.records import agent as words
@@ -178,10 +178,13 @@ class LaunchDriver:
             status = self._statuses[place.node_rank]
             end = status.ends.get(place.local_rank)
             code = end.exit_code if end is not None else (0 if status.exit_code == 0 else None)
+            said = self._errors.get(place.rank, "")
+            error = script_error(said) if end is not None and code != 0 else None
+            if code is None and error is not None:
+                code = UNCAUGHT_EXIT_CODE
             codes[place.rank] = code
             if end is not None and code:
-                said = self._errors.get(place.rank, "")
-                ends.append(BadEnd(place, self._workers[place.node_rank], code, end.time, script_error(said), last_lines(said)))
+                ends.append(BadEnd(place, self._workers[place.node_rank], code, end.time, error, last_lines(said), end.is_late))
         logs = {node: status.log for node, status in self._statuses.items() if status.phase == "over" and status.exit_code != 0}
         agents = {node: status.exit_code for node, status in self._statuses.items()}
         return LaunchOutcome(codes, ends, self._stopped, list(self._lost), logs, agents, self._killed_agent)

@@ -22,6 +22,7 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|<frozen |[/\\]lib[/\\]python\d")
 _LAST_LINES = 12
 
+UNCAUGHT_EXIT_CODE = 1  # Python's own after a traceback
 _SECONDARY_CODES = (-signals.SIGTERM, -signals.SIGABRT, -signals.SIGINT)
 
 
@@ -46,7 +47,10 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class BadEnd:
-    """A rank that ended otherwise than well. `error` is None if it left no traceback; `last_words` are its last lines."""
+    """A rank that ended otherwise than well. `error` is None if it left no traceback; `last_words` are its last lines.
+
+    `is_late`: its launch was being ended by then.
+    """
 
     place: RankPlace
     worker: str
@@ -54,13 +58,14 @@ class BadEnd:
     time: float
     error: ScriptError | None
     last_words: str = ""
+    is_late: bool = False
 
     @property
     def is_secondary(self) -> bool:
         """Whether it ended because another had."""
         if self.error is not None:
             return self.error.is_echo
-        return self.exit_code in _SECONDARY_CODES
+        return self.is_late or self.exit_code in _SECONDARY_CODES
 
 
 def first_cause(ends: Sequence[BadEnd]) -> BadEnd | None:

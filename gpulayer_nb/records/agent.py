@@ -48,10 +48,14 @@ class AgentOrder:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank's process ended: a negative exit code is a signal's number, None is not known. `time` as in records."""
+    """How one rank's process ended: a negative exit code is a signal's number, None is not known. `time` as in records.
+
+    `is_late`: the launch was being ended on its node by then, so the end may be our own doing.
+    """
 
     exit_code: int | None
     time: float
+    is_late: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

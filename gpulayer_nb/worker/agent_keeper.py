@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from gpulayer_nb import process
@@ -26,7 +27,7 @@ from gpulayer_nb.records.agent_folder import AgentFolder
 
 _TICK_SECONDS = 0.05
 _AFTER_FAILURE_SECONDS = 6.0  # torchrun ends a failed rank's peers itself; those that wait inside gloo hear no SIGTERM
-_AFTER_ALL_ENDED_SECONDS = 2.0  # for torchrun to say goodbye once a launch has failed and its ranks are gone
+_AFTER_ALL_ENDED_SECONDS = 4.0  # for torchrun to say goodbye once a launch has failed and its ranks are gone
 _RANK_START = Path(__file__).with_name("rank_start.py")
 _EXIT_CODE_FIELD = 49  # of /proc/PID/stat, counted behind the name
 
@@ -39,8 +40,10 @@ class Keeper:
         self._ranks: dict[int, int] = {}  # local rank → pid
         self._ends: dict[int, RankEnd] = {}
         self._watched: dict[int, int] = {}  # pidfd → local rank
+        self._reaped: dict[int, int] = {}  # exit codes by pid of what was orphaned and waited for here
         self._failed_at: float | None = None
         self._all_ended_at = math.inf
+        self._is_ending = False  # somebody told us to end the launch, or a rank failed before this turn
         self._killed = False
 
     def run(self) -> None:
@@ -49,6 +52,8 @@ class Keeper:
         self._write("starting")
         while self._exit_code is None and not self._killed:
             self._turn()
+        self._read_ends(0.0)  # of ranks that ended before what is ended now
+        self._is_ending = True
         self._end_all()
         self._read_failures()
         self._write("over", log=self._folder.log_tail())
@@ -69,17 +74,22 @@ class Keeper:
         self._killed = True
 
     def _turn(self) -> None:
-        ready, _, _ = select.select([0, *self._watched], [], [], _TICK_SECONDS)
-        self._reap_agent()  # before its ranks: they die of its death, and whoever reads of theirs is to see the cause
-        for descriptor in ready:
-            if descriptor in self._watched:
-                self._rank_ended(descriptor)
-        if 0 in ready:
+        if self._read_ends(_TICK_SECONDS):
             self._obey(os.read(0, 1024))
         self._reap()
         self._find_ranks()
         if self._failed_at is not None and time.monotonic() > self._deadline():
             self.end()
+
+    def _read_ends(self, seconds: float) -> bool:
+        """Waits for ends of ranks and takes them in; whether there is something to obey."""
+        ready, _, _ = select.select([0, *self._watched], [], [], seconds)
+        self._reap_agent()  # before its ranks: they die of its death, and whoever reads of theirs is to see the cause
+        self._is_ending = self._is_ending or self._failed_at is not None  # not by another of the same turn: their order is unknown
+        for descriptor in ready:
+            if descriptor in self._watched:
+                self._rank_ended(descriptor)
+        return 0 in ready
 
     def _deadline(self) -> float:
         """When what is left of a failed launch is killed."""
@@ -87,6 +97,7 @@ class Keeper:
         return min(patience, self._all_ended_at + _AFTER_ALL_ENDED_SECONDS)
 
     def _obey(self, said: bytes) -> None:
+        self._is_ending = True
         for word in (said[at : at + 1] for at in range(len(said))):
             if word == words.INTERRUPT:
                 _signal(self._pid, signal.SIGINT)  # torchrun hands it on to its ranks, as it does with Ctrl-C
@@ -112,8 +123,9 @@ class Keeper:
     def _rank_ended(self, descriptor: int) -> None:
         local_rank = self._watched.pop(descriptor)
         os.close(descriptor)
-        code = _zombie_exit_code(self._ranks[local_rank])
-        self._ends[local_rank] = RankEnd(code, time.time())
+        pid = self._ranks[local_rank]
+        code = self._reaped[pid] if pid in self._reaped else _zombie_exit_code(pid)
+        self._ends[local_rank] = RankEnd(code, time.time(), self._is_ending)
         if code and self._failed_at is None:
             self._failed_at = time.monotonic()
         if len(self._ends) == self._order.devices:
@@ -134,6 +146,7 @@ class Keeper:
                     return
                 if pid == self._pid:
                     self._exit_code = os.waitstatus_to_exitcode(status)
+                self._reaped[pid] = os.waitstatus_to_exitcode(status)
 
     def _end_all(self) -> None:
         """SIGKILL until nothing is left: whoever is forked meanwhile is found in the next round."""
@@ -157,11 +170,9 @@ class Keeper:
         for local_rank, code in ((int(rank), code) for rank, code in failures.items()):
             known = self._ends.get(local_rank)
             self._ends[local_rank] = RankEnd(code, known.time if known else now)
-        for local_rank, end in list(self._ends.items()):
-            if end.exit_code is None:
-                self._ends[local_rank] = RankEnd(
-                    0 if self._exit_code == 0 else -signal.SIGKILL if self._killed else None, end.time
-                )
+        if self._exit_code == 0:
+            for local_rank, end in self._ends.items():
+                self._ends[local_rank] = end if end.exit_code is not None else replace(end, exit_code=0)
 
     def _write(self, phase: str, log: str = "") -> None:
         self._folder.write_status(

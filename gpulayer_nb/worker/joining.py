@@ -7,6 +7,7 @@ ends, its engines end too. Owns the worker's folder and the reasons for not join
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ from gpulayer_nb.worker.supervisor import Place, Supervisor
 
 FILE_SECONDS = 60.0  # the controller may just be starting, as in a batch job
 _REACH_SECONDS = 5.0
+_NO_WAY_YET = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 Say = Callable[[str], None]
 
@@ -118,14 +120,24 @@ def _connection(path: Path | None, say: Say) -> dict[str, Any]:
 
 
 def _reach(info: dict[str, Any], controller: str) -> None:
-    """The clear word now instead of ipyparallel's time-out a minute later."""
-    try:
-        socket.create_connection((controller, info["registration"]), timeout=_REACH_SECONDS).close()
-    except OSError as error:
-        raise ClusterError(
-            f"No controller answers at {controller}:{info['registration']} ({error.strerror or error}). "
-            "Next: see whether it is running and its ports are open; its file may be of one that has ended."
-        ) from None
+    """The clear word now instead of ipyparallel's time-out a minute later.
+
+    A way that is only just coming up (a cable, a route, an address) is waited for.
+    """
+    deadline = time.monotonic() + _REACH_SECONDS
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            socket.create_connection((controller, info["registration"]), timeout=max(left, 0.1)).close()
+            return
+        except OSError as error:
+            if error.errno in _NO_WAY_YET and left > 0:
+                time.sleep(0.2)
+                continue
+            raise ClusterError(
+                f"No controller answers at {controller}:{info['registration']} ({error.strerror or error}). "
+                "Next: see whether it is running and its ports are open; its file may be of one that has ended."
+            ) from None
 
 
 def _host_name() -> str:

@@ -78,3 +78,10 @@ def test_a_rank_without_words_is_told_by_its_signal():
 def test_a_warning_without_meaning_is_left_out():
     noise = "[W1201 03:24:46.932962518 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3\n"
     assert without_noise(f"{noise}kept\n{noise}") == "kept\n"
+
+
+def test_a_rank_that_ended_without_a_word_while_its_launch_was_being_ended_is_no_cause():
+    late = BadEnd(PLACES[0], "a", 1, 1.0, None, is_late=True)
+    assert late.is_secondary
+    assert first_cause([late, end(2, 1.5, code=3)]).place.rank == 2
+    assert not BadEnd(PLACES[0], "a", 1, 1.0, script_error(RAISED), is_late=True).is_secondary

@@ -77,12 +77,25 @@ class Lab:
         return host
 
     def mend(self) -> None:
-        """Every host is on, every cable as new."""
+        """Every host is on, every cable as new, and packets arrive again."""
         for host in self:
             if host.is_on:
                 host.port.mend()
             else:
                 self.boot(host.name)
+        for host in self:
+            self._wait_until_reached(host)
+
+    def _wait_until_reached(self, host: Host) -> None:
+        """A carrier takes a moment to come back, a neighbour that was given up another."""
+        others = [other.address for other in self if other is not host]
+        deadline = time.monotonic() + 20.0
+        while others:
+            asked = host.run(["ping", "-c1", "-W1", others[-1]], check=False)
+            if asked.returncode == 0:
+                others.pop()
+            elif time.monotonic() > deadline:
+                raise RuntimeError(f"{host.name} does not reach {others[-1]}: {asked.stdout}{asked.stderr}")
 
     def down(self) -> None:
         """Ends every process on every host, the hosts and the switch."""
