@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpulayer_nb.client.agent_pool import AgentPool, AgentSite
-from gpulayer_nb.client.script_error import UNCAUGHT_EXIT_CODE, BadEnd, how, last_lines, script_error, without_noise, without_rank_prefix
+from gpulayer_nb.client.script_error import (
+    UNCAUGHT_EXIT_CODE,
+    BadEnd,
+    how,
+    last_lines,
+    script_error,
+    without_noise,
+    without_rank_prefix,
+)
 from gpulayer_nb.client.stop_ladder import ASK, CUT, KILL, StopLadder
 from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.records import agent as words
