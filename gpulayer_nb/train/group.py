@@ -7,6 +7,7 @@ device for nccl. Must not know what the numbers mean, and never makes or destroy
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +17,8 @@ from torch import Tensor
 from gpulayer_nb.errors import UsageError
 
 T = TypeVar("T")
+
+Sum = Callable[[], list[float]]
 
 
 class Group:
@@ -46,12 +49,21 @@ class Group:
 
     def sum(self, numbers: list[float]) -> list[float]:
         """Element-wise sum over the ranks, in float64; every rank gives as many numbers."""
+        return self.begin_sum(numbers)()
+
+    def begin_sum(self, numbers: list[float]) -> Sum:
+        """Like `sum`, but goes on while this rank does something else; calling what comes back waits for the sum."""
         if self.world_size == 1:
-            return numbers
+            return lambda: numbers
         packed = torch.tensor(numbers, dtype=torch.float64, device=self._tensor_device)
-        dist.all_reduce(packed)
-        result: list[float] = packed.tolist()
-        return result
+        work = dist.all_reduce(packed, async_op=True)
+
+        def wait() -> list[float]:
+            work.wait()
+            summed: list[float] = packed.tolist()
+            return summed
+
+        return wait
 
     def gather(self, value: T) -> list[T]:
         """Every rank's value, in rank order, on every rank."""

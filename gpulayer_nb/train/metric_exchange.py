@@ -13,6 +13,7 @@ from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.metric_log import EpochSums, StepValues
 
 Pack = Callable[[list[str]], list[float]]  # the numbers of some names, in their order
+HeadAndSums = Callable[[], tuple[list[float], list[float]]]
 
 HEADER = 5  # ranks with names the others do not know, stop, limit reached, rank 0's pace, samples
 
@@ -64,14 +65,19 @@ class MetricExchange:
         self._steps = AgreedNames()
         self._epochs: dict[str, AgreedNames] = {}
 
-    def steps(self, logged: StepValues, *, stop: bool, limit: bool, pace: int) -> StepMeans:
-        """Mean over the ranks that logged it, for every name and step.
+    def begin_steps(self, logged: StepValues, *, stop: bool, limit: bool, pace: int) -> Callable[[], StepMeans]:
+        """Start to exchange what was logged; calling what comes back waits for the means over the ranks, for every name and step.
 
-        One sum over the ranks in the usual case; a second one, with the names sent along, when a rank has new names.
+        One sum over the ranks in the usual case; a second one, with the names sent along, when a rank has new names. At most one
+        is under way at a time.
         """
         steps, columns = logged.count, logged.columns
         head = [0.0, float(stop), float(limit), float(pace if self._group.rank == 0 else 0), float(logged.samples)]
-        head, sums = self._sum_agreed(self._steps, list(columns), head, lambda names: _pack(names, columns, steps))
+        finish = self._begin_sum(self._steps, list(columns), head, lambda names: _pack(names, columns, steps))
+        return lambda: self._means(logged, *finish())
+
+    def _means(self, logged: StepValues, head: list[float], sums: list[float]) -> StepMeans:
+        steps = logged.count
         values: dict[str, tuple[float | None, ...]] = {}
         ranks: dict[str, tuple[int, ...]] = {}
         everybody = [float(self._group.world_size)] * steps
@@ -90,7 +96,7 @@ class MetricExchange:
             stop=head[1] > 0,
             limit=head[2] > 0,
             pace=max(1, int(head[3])),
-            non_finite=self._find_non_finite(columns, values),
+            non_finite=self._find_non_finite(logged.columns, values),
         )
 
     def epoch(self, split: str, sums: EpochSums, *, stop: bool, limit: bool) -> EpochMeans:
@@ -98,21 +104,26 @@ class MetricExchange:
         agreed = self._epochs.setdefault(split, AgreedNames())
         head = [0.0, float(stop), float(limit), 0.0, float(sums.samples)]
         seen = list(sums.values)
-        head, packed = self._sum_agreed(
+        head, packed = self._begin_sum(
             agreed, seen, head, lambda names: [x for n in names for x in (sums.values.get(n, 0.0), sums.weights.get(n, 0.0))]
-        )
+        )()
         totals = zip(agreed.names, packed[0::2], packed[1::2], strict=True)
         values = {name: total / weight for name, total, weight in totals if weight > 0}
         return EpochMeans(values=values, samples=int(head[4]), stop=head[1] > 0, limit=head[2] > 0)
 
-    def _sum_agreed(self, agreed: AgreedNames, seen: list[str], head: list[float], pack: Pack) -> tuple[list[float], list[float]]:
+    def _begin_sum(self, agreed: AgreedNames, seen: list[str], head: list[float], pack: Pack) -> HeadAndSums:
         unknown = agreed.unknown(seen)
         head = [float(bool(unknown)), *head[1:]]
-        summed = self._group.sum(head + pack(agreed.names))
-        if summed[0] > 0:
-            agreed.extend(self._group.gather(unknown))
-            summed = self._group.sum(head + pack(agreed.names))
-        return summed[:HEADER], summed[HEADER:]
+        summed_up = self._group.begin_sum(head + pack(agreed.names))
+
+        def finish() -> tuple[list[float], list[float]]:
+            summed = summed_up()
+            if summed[0] > 0:
+                agreed.extend(self._group.gather(unknown))
+                summed = self._group.sum(head + pack(agreed.names))
+            return summed[:HEADER], summed[HEADER:]
+
+        return finish
 
     def _find_non_finite(
         self, columns: Mapping[str, Sequence[float | None]], means: Mapping[str, Sequence[float | None]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -20,11 +21,24 @@ from gpulayer_nb.plan.pace import steps_until_flush
 from gpulayer_nb.train.batch import sample_count, to_device
 from gpulayer_nb.train.checkpoint import bare_model
 from gpulayer_nb.train.hooks import Hooks
-from gpulayer_nb.train.metric_exchange import MetricExchange
+from gpulayer_nb.train.metric_exchange import MetricExchange, StepMeans
 from gpulayer_nb.train.precision import Precision
 from gpulayer_nb.train.reporter import Reporter
 from gpulayer_nb.train.running_fit import RunningFit
 from gpulayer_nb.train.step_module import StepModule, explain_backward_error, loss_of, unused_parameters_error
+
+_OVERLAP_FROM = 8  # steps between two exchanges; where steps take longer, their values are shown at once
+
+
+@dataclass(frozen=True)
+class _OpenExchange:
+    """An exchange under way: its means once called, what it is about."""
+
+    means: Callable[[], StepMeans]
+    steps: int
+    seconds: float
+    global_step: int  # the last of them
+    batch_index: int
 
 
 class TrainPass:
@@ -62,6 +76,7 @@ class TrainPass:
         self._after_backward = hooks.of("on_after_backward")
         self._before_step = hooks.of("on_before_optimizer_step")
         self._pace = 1
+        self._open: _OpenExchange | None = None
         self._flush_at = running.position.global_step + 1  # the first step is shown at once
         self._flushed_at = time.perf_counter()
         self._alone_since = self._flushed_at  # the end of the last step
@@ -105,8 +120,12 @@ class TrainPass:
         for group in self._groups(batches):
             self._step(group, index)
             index += len(group)
+            if self._open is not None:
+                self._finish_exchange()
             if position.global_step >= self._flush_at:
-                self._flush()
+                self._begin_exchange()
+                if self._pace < _OVERLAP_FROM:
+                    self._finish_exchange()
             self._alone_since = time.perf_counter()
             if self.stop or self.limit or position.global_step == self._max_steps:
                 finished = index == batch_count
@@ -216,7 +235,13 @@ class TrainPass:
             raise unused_parameters_error(names)
 
     def _flush(self) -> None:
-        """Exchange what was logged since the last time. All ranks are at the same step here."""
+        """Exchange at once what was logged since the last time. All ranks are at the same step here."""
+        self._finish_exchange()
+        self._begin_exchange()
+        self._finish_exchange()
+
+    def _begin_exchange(self) -> None:
+        """Send off what was logged since the last time; the next step hides the time that it takes."""
         running, log, position = self._running, self._running.metric_log, self._running.position
         steps = log.open_steps
         if steps == 0:
@@ -228,23 +253,32 @@ class TrainPass:
             )
         now = time.perf_counter()
         seconds = now - self._flushed_at
-        means = self._exchange.steps(
+        means = self._exchange.begin_steps(
             log.take_steps(),
             stop=self._should_stop(),
             limit=running.should_stop or (self._deadline is not None and now >= self._deadline),
             pace=steps_until_flush(seconds / steps, self._pace),
         )
         self._flushed_at = now
+        self._open = _OpenExchange(means, steps, seconds, position.global_step, position.batch_index)
+
+    def _finish_exchange(self) -> None:
+        """Take in the means of the exchange that is under way, if one is."""
+        sent, self._open = self._open, None
+        if sent is None:
+            return
+        running, position = self._running, self._running.position
+        means = sent.means()
         self._pace = means.pace
-        self._flush_at = position.global_step + means.pace
+        self._flush_at = sent.global_step + means.pace
         self.stop, self.limit = self.stop or means.stop, self.limit or means.limit
         for name, column in means.values.items():
             if column[-1] is not None:
                 running.callback_metrics[name] = column[-1]
-        self._reporter.prog_bar(log.prog_bar)
-        self._reporter.steps(means, position.global_step - steps + 1, position.epoch)
-        rate = means.samples / seconds if seconds > 0 else None
-        self._reporter.progress("train", position.epoch, position.batch_index, self._batch_count, position.global_step, rate)
+        self._reporter.prog_bar(running.metric_log.prog_bar)
+        self._reporter.steps(means, sent.global_step - sent.steps + 1, position.epoch)
+        rate = means.samples / sent.seconds if sent.seconds > 0 else None
+        self._reporter.progress("train", position.epoch, sent.batch_index, self._batch_count, sent.global_step, rate)
 
     def take_samples(self) -> int:
         """Samples that this rank has trained on since the last call."""

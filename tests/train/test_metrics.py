@@ -24,6 +24,7 @@ from train_examples import (
 from gpulayer_nb.errors import UsageError
 from gpulayer_nb.records.history import RunHistory
 from gpulayer_nb.records.record import EpochMetrics, NonFinite, ProgBar, Progress, StepMetrics, decode, encode
+from gpulayer_nb.train.group import Group
 from gpulayer_nb.train.metric_log import MetricLog
 from gpulayer_nb.train.model_checkpoint import ModelCheckpoint
 from gpulayer_nb.train.plain import PlainTask
@@ -229,6 +230,50 @@ def test_values_logged_at_the_end_of_an_epoch_belong_to_the_epoch(ranks: Any) ->
     result, records = ranks(2, lambda rank: fit_here(rank, Ends(), index_loader(4, 1), index_loader(2, 1)))[0]
     assert (result.metrics["train_end"], result.metrics["val_end"]) == (0.5, 1.0)
     assert step_series(records, "train_end") == [None, None]
+
+
+class Watched(Script):
+    """Notes when sums are begun and waited for, and when the model is asked for a loss."""
+
+    def __init__(self, log: Any) -> None:
+        super().__init__(log)
+        self.events: list[str] = []
+
+    def on_train_start(self) -> None:
+        begin_sum = Group.begin_sum
+
+        def noted(group: Group, numbers: list[float]) -> Any:
+            wait = begin_sum(group, numbers)
+            self.events.append("begun")
+            return lambda: (self.events.append("waited for"), wait())[1]
+
+        Group.begin_sum = noted  # type: ignore[method-assign]  # the rank's process is its own
+        self.restore = lambda: setattr(Group, "begin_sum", begin_sum)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        self.events.append("step")
+        return super().training_step(batch, batch_idx)
+
+    def on_train_end(self) -> None:
+        self.restore()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_the_next_step_hides_an_exchange_of_many_steps_and_every_value_arrives_once(ranks: Any, world_size: int) -> None:
+    steps = 300
+
+    def train(rank: Any) -> Any:
+        model = Watched(lambda r, s: {"loss": float(s + 10 * r)})
+        loader = index_loader(steps // 2 * rank.world_size, 1)
+        return fit_here(rank, model, loader, max_epochs=2), model.events
+
+    (_, records), events = ranks(world_size, train)[0]
+    mean_of_ranks = 10 * (world_size - 1) / 2
+    assert step_series(records, "loss") == [step + mean_of_ranks for step in range(1, steps + 1)]
+    assert [step for r in records if isinstance(r, StepMetrics) for step in r.steps] == list(range(1, steps + 1))
+    hidden = [at for at, event in enumerate(events) if event == "begun" and events[at + 1 : at + 3] == ["step", "waited for"]]
+    assert hidden, "no exchange was hidden"
+    assert events.count("begun") == events.count("waited for")
 
 
 def test_accumulated_batches_of_a_step_are_averaged_by_samples(ranks: Any) -> None:
