@@ -24,9 +24,8 @@ SIZES = (128, 1024, 10_000)
 DEVICES = 8  # a node
 READS, CLIENTS = 3000, 4
 STATUS_HERTZ = 1.0  # one message a rank and second
-DESCRIPTORS_PER_ENGINE = (
-    8  # over all processes of the controller, two of them in the busiest; found by counting while engines joined
-)
+# over all processes of the controller, two of them in the busiest; found by counting while engines joined
+DESCRIPTORS_PER_ENGINE = 8
 
 
 @dataclass(frozen=True, kw_only=True)

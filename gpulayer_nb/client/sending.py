@@ -18,11 +18,8 @@ from gpulayer_nb.records import wire
 
 _ON_THE_WAY = 8  # pieces
 _PIECE_SECONDS = 60.0  # on a line of 1 Mbit/s eight of the smallest pieces take four
-_LEAST_BYTES, _FIRST_BYTES, _MOST_BYTES = (
-    64 << 10,
-    512 << 10,
-    4 << 20,
-)  # of a piece; each costs every process on its way some 5 ms
+# of a piece; each costs every process on its way some 5 ms
+_LEAST_BYTES, _FIRST_BYTES, _MOST_BYTES = 64 << 10, 512 << 10, 4 << 20
 _SHORT_SECONDS, _LONG_SECONDS = 0.3, 0.6  # from sending a piece to its answer, with all those before it
 
 
