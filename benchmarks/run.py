@@ -59,7 +59,12 @@ def main() -> None:
     parser.add_argument("--without", nargs="+", default=[], metavar="CONTENDER",
                         help="leave these out, and the goals against them: more rounds of the others")  # fmt: skip
     parser.add_argument("--plot", type=Path, metavar="DIR", help="also draw a picture of each benchmark")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="also put the tables between the marks of this document")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        metavar="FILE",
+        help="also put the numbers into the tables of this document; others of the same day stay",
+    )
     parser.add_argument("--alarm", action="store_true", help="fail if a number is beyond what a noisy machine explains")
     chosen = parser.parse_args()
     unknown = set(chosen.names) - set(BENCHMARKS)
@@ -75,7 +80,7 @@ def main() -> None:
     if chosen.plot:
         plot.draw(report, chosen.plot)
     if chosen.table:
-        table.put_into(chosen.table, table.markdown(report))
+        table.update(chosen.table, table.markdown(report))
     alarms = [goal for result in report["results"] for goal in result["goals"] if goal["alarming"]]
     if chosen.alarm and alarms:
         raise SystemExit("\n".join(f"{goal['contender']}: {goal['measured']:.3g}, bound {goal['alarm']:.3g}" for goal in alarms))

@@ -42,8 +42,42 @@ def ratio(number: float | None) -> str:
 
 def put_into(document: Path, table: str) -> None:
     """Replace what stands between the marks."""
+    before, _, after = _parted(document)
+    document.write_text(f"{before}{BEGIN}\n{table.strip()}\n{END}{after}")
+
+
+def update(document: Path, table: str) -> None:
+    """Put these rows in the place of the same ones between the marks; the others stay."""
+    put_into(document, merged(_parted(document)[1].strip(), table.strip()))
+
+
+def _parted(document: Path) -> tuple[str, str, str]:
     text = document.read_text()
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{document} has no lines `{BEGIN}` and `{END}`")
     before, rest = text.split(BEGIN, 1)
-    document.write_text(f"{before}{BEGIN}\n{table}{END}{rest.split(END, 1)[1]}")
+    return before, *rest.split(END, 1)
+
+
+def merged(old: str, new: str) -> str:
+    """The new table's rows in place of the old one's, and the old one's other rows.
+
+    Raises:
+        SystemExit: those are of another day or machine.
+    """
+    parts = [(_rows(before), _rows(now)) for before, now in zip(old.split("\n\n"), new.split("\n\n"), strict=False)]
+    staying = [key for before, now in parts for key in before if key not in now]
+    if staying and old.splitlines()[0] != new.splitlines()[0]:
+        raise SystemExit(
+            f"{len(staying)} rows of the document were not measured now, and are of another day or machine. Next: measure all, "
+            f"or give what was measured with --keep.\n  there: {old.splitlines()[0]}\n  now:   {new.splitlines()[0]}"
+        )
+    if not staying:
+        return new
+    return "\n\n".join("\n".join({**before, **now}.values()) for before, now in parts)
+
+
+def _rows(part: str) -> dict[tuple[str, ...], str]:
+    """Lines by what they are about: a row's benchmark and contender, a goal's also what it is against; a sentence has none."""
+    columns = 3 if "| goal |" in part else 2
+    return {tuple(line.split("|")[1 : columns + 1]): line for line in part.splitlines()}
