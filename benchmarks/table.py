@@ -78,6 +78,6 @@ def merged(old: str, new: str) -> str:
 
 
 def _rows(part: str) -> dict[tuple[str, ...], str]:
-    """Lines by what they are about: a row's benchmark and contender, a goal's also what it is against; a sentence has none."""
-    columns = 3 if "| goal |" in part else 2
-    return {tuple(line.split("|")[1 : columns + 1]): line for line in part.splitlines()}
+    """Lines by what they are about: benchmark and contender, of a goal also what is asked; a sentence has no cells."""
+    columns = (1, 3) if "| goal |" in part else (1, 2)
+    return {tuple(line.split("|")[column] for column in columns if "|" in line): line for line in part.splitlines()}

@@ -16,7 +16,7 @@ OLD = """Measured on 2026-01-01: 2 cores.
 | goal | against | asked | measured |
 |---|---|---|---|
 | `a`: ours | peer | ≥ 1 | 2 |
-| `a`: ours | another | ≥ 1 | 7 |"""
+| `a`: ours | another | ≥ 2 | 7 |"""
 NEW = """Measured on 2026-01-01: 2 cores.
 
 | benchmark | contender | median |
