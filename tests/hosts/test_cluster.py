@@ -67,10 +67,10 @@ def whole(cluster, notebook):
     yield cluster
     notebook.run("%gpulayer down", 30)
     cluster.lab.mend()
-    gone = [name for name in "abc" if name not in cluster.workers or cluster.workers[name].poll() is not None]
-    if gone:
-        cluster.start_workers(*gone)
-    cluster.wait_until_ready(3)
+    taken_out = [name for name in "abc" if name not in cluster.workers]
+    if taken_out:
+        cluster.start_workers(*taken_out)
+    cluster.revive(3)
 
 
 def begin(notebook, cluster, nodes=2, devices=2):

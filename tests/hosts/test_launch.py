@@ -91,9 +91,7 @@ def test_a_worker_that_is_cut_off_ends_the_launch_on_both_sides(cluster, tmp_pat
         gone_within(cluster, 12)
     finally:
         cluster.lab.mend()
-        if cluster.workers["b"].poll() is not None:
-            cluster.start_workers("b")
-    cluster.wait_until_ready(2)
+        cluster.revive(2)
 
 
 def test_agents_end_when_whoever_launched_them_is_killed(cluster, tmp_path):

@@ -40,14 +40,25 @@ class LabCluster:
             self.workers[name] = self._start(self.lab[name], name, command)
         for name in hosts:
             self.wait_for(name, "It ends with this process", self.workers[name])
-        self.wait_until_ready(len([p for p in self.workers.values() if p.poll() is None]))
+        self.wait_until_ready()
 
-    def wait_until_ready(self, count: int) -> None:
+    def wait_until_ready(self, count: int | None = None) -> None:
+        """Until so many workers have loaded torch; without a number all that run, of which one may be about to end."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             rows = self.listed()
-            if len(rows) >= count and not any("loading" in row for row in rows):
+            wanted = len([p for p in self.workers.values() if p.poll() is None]) if count is None else count
+            if len(rows) >= wanted and not any("loading" in row for row in rows):
                 return
+            assert time.monotonic() < deadline, rows
+            time.sleep(0.2)
+
+    def revive(self, count: int) -> None:
+        """Like `wait_until_ready`, after an outage that may have been too long for a worker: one that has ended starts again."""
+        deadline = time.monotonic() + START_SECONDS
+        while len(rows := self.listed()) < count or any("loading" in row for row in rows):
+            for name in [name for name, process in self.workers.items() if process.poll() is not None]:
+                self.start_workers(name)
             assert time.monotonic() < deadline, rows
             time.sleep(0.2)
 
