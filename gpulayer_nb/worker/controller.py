@@ -11,12 +11,14 @@ import multiprocessing
 import os
 import resource
 
+from gpulayer_nb.link.ports import quiet_ports
 from gpulayer_nb.plan.addresses import is_loopback
 from gpulayer_nb.process import die_with_parent
 
 # An engine is registered when it has answered a heartbeat: with 3000 ms, the default, a start takes 1.5 s longer in the mean.
 # Workers of other machines may be many, and each beat is work for the controller; the engines of a kernel's own are few.
 HEARTBEAT_MILLISECONDS, OWN_HEARTBEAT_MILLISECONDS = 500, 250
+PORTS = 18  # that ipyparallel's controller listens on
 GIVEN_UP_SECONDS = 7.0  # without an answer; the lease of the engines ends before that (worker/lease.py)
 
 
@@ -62,9 +64,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # eight descriptors an engine: 1024 end near 100 engines
     from gpulayer_nb.worker.quiet_controller import QuietController
 
-    QuietController.launch_instance(
-        argv=arguments(options.folder, options.ip, options.location, options.ports, joined=options.joined)
-    )
+    ports = options.ports
+    if ports is None and not options.joined and (found := quiet_ports(options.ip, PORTS, os.getpid())):
+        ports = f"{found.start}-{found.stop - 1}"
+    QuietController.launch_instance(argv=arguments(options.folder, options.ip, options.location, ports, joined=options.joined))
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from gpulayer_nb.errors import ClusterError, UsageError
 from gpulayer_nb.plan.addresses import ANY, is_loopback
 from gpulayer_nb.records.cluster_folder import ClusterFolder, clusters_root
 from gpulayer_nb.records.connection_file import controller_address, read_if_whole
+from gpulayer_nb.worker.controller import PORTS
 from gpulayer_nb.worker.interfaces import interfaces
 
 _START_SECONDS = 60.0
-_PORTS_NEEDED = 18
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Say = Callable[[str], None]
@@ -52,10 +52,10 @@ def check_ports(text: str) -> str:
     """
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise UsageError(f"--ports is {text}; it is a range as in `--ports 10101-10120`, or the first of {_PORTS_NEEDED} ports.")
-    begin, end = int(first), int(last) if dash else int(first) + _PORTS_NEEDED - 1
-    if not 0 < begin <= end < 65536 or end - begin + 1 < _PORTS_NEEDED:
-        raise UsageError(f"--ports is {text}; the controller needs {_PORTS_NEEDED} ports between 1 and 65535.")
+        raise UsageError(f"--ports is {text}; it is a range as in `--ports 10101-10120`, or the first of {PORTS} ports.")
+    begin, end = int(first), int(last) if dash else int(first) + PORTS - 1
+    if not 0 < begin <= end < 65536 or end - begin + 1 < PORTS:
+        raise UsageError(f"--ports is {text}; the controller needs {PORTS} ports between 1 and 65535.")
     return f"{begin}-{end}"
 
 

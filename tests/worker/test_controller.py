@@ -3,6 +3,12 @@
 import inspect
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import zmq
@@ -12,6 +18,8 @@ from traitlets import import_item
 
 from gpulayer_nb import process
 from gpulayer_nb.errors import UsageError
+from gpulayer_nb.link.ports import quiet_ports
+from gpulayer_nb.process import children_of
 from gpulayer_nb.records.cluster_folder import ClusterFolder
 from gpulayer_nb.worker import controller, lease
 from gpulayer_nb.worker.public_controller import PublicController, check_name, check_ports, ranges
@@ -84,3 +92,34 @@ def test_a_controller_that_is_refused_for_its_name_leaves_the_other_of_this_name
     refused.end()
     assert other.owners() is not None
     shutil.rmtree(other.blobs)
+
+
+def test_a_controller_ends_when_one_of_its_processes_does(tmp_path):
+    command = [sys.executable, "-m", "gpulayer_nb.worker.controller", f"--folder={tmp_path}", f"--parent={os.getpid()}"]
+    with (tmp_path / "log").open("wb") as log:
+        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: len(children_of(running.pid)) >= 6)  # schedulers, queues, the heart monitor
+        time.sleep(1.0)
+        os.kill(children_of(running.pid)[-1], signal.SIGKILL)
+        assert running.wait(10) == 1
+        assert "has ended, with exit code -9" in (tmp_path / "log").read_text()
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_a_kernels_own_controllers_have_ports_that_nobody_is_given_by_chance():
+    first, second = quiet_ports("127.0.0.1", 18, 1000), quiet_ports("127.0.0.1", 18, 1001)
+    assert not set(first) & set(second)
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert first.start >= 20_000 and first.stop <= low
+    with socket.create_server(("127.0.0.1", first[7])):
+        assert not set(quiet_ports("127.0.0.1", 18, 1000)) & {first[7]}
+
+
+def wait_until(happens, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
