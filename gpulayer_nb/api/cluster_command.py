@@ -47,8 +47,9 @@ def add_to(subcommands: Any) -> None:
 
 def _controller_start(options: argparse.Namespace) -> int:
     from gpulayer_nb.client.orphans import sweep
+    from gpulayer_nb.link.ports import ephemeral_range
     from gpulayer_nb.records.cluster_folder import clusters_root
-    from gpulayer_nb.worker.public_controller import PublicController, check_ports, ephemeral_range, ranges
+    from gpulayer_nb.worker.public_controller import PublicController, check_ports, ranges
 
     sweep(clusters_root())
     controller = PublicController(
@@ -56,14 +57,14 @@ def _controller_start(options: argparse.Namespace) -> int:
     )
     try:
         controller.start()
-        ports = ranges(controller.ports())
+        ports, (low, high) = ranges(controller.ports()), ephemeral_range()
         print(
             f"Cluster {controller.name} is up. On each machine that is to run ranks:\n\n"
             f"  gpulayer worker start --controller {controller.folder.engine_file}\n\n"
             f"Elsewhere copy that file first; it is the key to the cluster, keep it private.\n"
             f"In a notebook: `%%gpulayer --target {controller.name}` here, or with the path of a copy of\n"
             f"  {controller.folder.client_file}\n"
-            f"Ports to open: {ports} here, {ephemeral_range()} between workers (TCP).",
+            f"Ports to open: {ports} here, {low}-{high} between workers (TCP).",
             flush=True,
         )
         code = controller.wait()

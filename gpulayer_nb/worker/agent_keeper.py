@@ -85,7 +85,8 @@ class Keeper:
         """Waits for ends of ranks and takes them in; whether there is something to obey."""
         ready, _, _ = select.select([0, *self._watched], [], [], seconds)
         self._reap_agent()  # before its ranks: they die of its death, and whoever reads of theirs is to see the cause
-        self._is_ending = self._is_ending or self._failed_at is not None  # of the same turn: nobody knows which was first
+        # before this turn's ends: which of several in one turn was first, nobody knows
+        self._is_ending = self._is_ending or self._failed_at is not None
         for descriptor in ready:
             if descriptor in self._watched:
                 self._rank_ended(descriptor)

@@ -10,17 +10,16 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from gpulayer_nb import process
 from gpulayer_nb.errors import ClusterError, UsageError
+from gpulayer_nb.link.ports import taken_ports
 from gpulayer_nb.plan.addresses import ANY, is_loopback
 from gpulayer_nb.records.cluster_folder import ClusterFolder, clusters_root
 from gpulayer_nb.records.connection_file import controller_address, read_if_whole
@@ -163,16 +162,9 @@ def _check_curve() -> None:
 
 def _check_free(ip: str, ports: str) -> None:
     first, _, last = ports.partition("-")
-    taken = []
-    for port in range(int(first), int(last) + 1):
-        with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((ip, port))
-            except OSError as error:
-                taken.append(f"{port} ({error.strerror})")
-    if taken:
-        raise UsageError(f"Ports are not free on {ip or 'this machine'}: {', '.join(taken)}. Next: another range for `--ports`.")
+    if taken := taken_ports(ip, range(int(first), int(last) + 1)):
+        listed = ", ".join(f"{port} ({why})" for port, why in taken.items())
+        raise UsageError(f"Ports are not free on {ip or 'this machine'}: {listed}. Next: another range for `--ports`.")
 
 
 def ranges(ports: Sequence[int]) -> str:
@@ -184,12 +176,3 @@ def ranges(ports: Sequence[int]) -> str:
         else:
             runs.append([port, port])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def ephemeral_range() -> str:
-    """Ports that the system gives to gloo, NCCL and the store."""
-    try:
-        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    except (OSError, ValueError):
-        return "49152-65535"
-    return f"{low}-{high}"

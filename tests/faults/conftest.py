@@ -1,5 +1,6 @@
 """The campaign drives real kernels."""
 
 from real_notebook import Notebook, fresh_notebook, notebook
+from small_disk import small_disk
 
-__all__ = ["Notebook", "fresh_notebook", "notebook"]
+__all__ = ["Notebook", "fresh_notebook", "notebook", "small_disk"]

@@ -10,9 +10,7 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,18 +166,6 @@ def pid_of_a_new_engine(notebook, slot: int, old: int | None, limit_seconds: flo
     raise AssertionError(f"no new engine in slot {slot}")
 
 
-@pytest.fixture
-def full_disk(tmp_path) -> Iterator[Path]:
-    """A folder of runs with room for the start of one."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def prepare(notebook, fault: Fault) -> None:
     if fault.phase == "start":
         notebook.ok(SOUND.replace("--nodes 2", "--nodes 1"))  # another shape: the cell starts new processes
@@ -211,7 +197,7 @@ def test_a_fault_ends_the_run_in_time_with_its_name_and_a_sound_run_follows(note
         notebook.ok(SETUP)
     prepare(notebook, fault)
     if fault.action == "full disk":
-        folder = request.getfixturevalue("full_disk")
+        folder = request.getfixturevalue("small_disk")
         notebook.ok(f"home = os.environ.get('GPULAYER_HOME'); os.environ['GPULAYER_HOME'] = {str(folder)!r}")
         notebook.ok(f"open({str(folder / 'filler')!r}, 'wb').write(b'x' * {40_000 + 1_500 * fault.at})")
     old = pid_of_a_new_engine(notebook, fault.rank % 2, None) if fault.phase == "start" else None

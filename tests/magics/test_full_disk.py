@@ -1,8 +1,5 @@
 """A disk that is full takes the record of a run away, never the run."""
 
-import os
-import subprocess
-
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -16,18 +13,6 @@ TRAIN = """%%gpulayer --nodes 1 --devices 2 --epochs {epochs}
 print('x' * 5000)
 train_loader = DataLoader(TensorDataset(x[:, None], x[:, None]), batch_size=1)
 loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)"""
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 kB as the folder of runs."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_run_whose_folder_is_full_fails_at_its_checkpoint_and_names_the_cause(fresh_notebook, small_disk):

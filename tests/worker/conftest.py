@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from real_notebook import Notebook
+from real_notebook import notebook
+
+__all__ = ["notebook"]
 
 START_SECONDS = 60.0
 
@@ -88,14 +90,3 @@ def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackClust
         yield cluster
     finally:
         processes.end()
-
-
-@pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    made = Notebook(str(tmp_path_factory.mktemp("notebook")))
-    try:
-        made.ok("%load_ext gpulayer_nb\nimport gpulayer_nb as glt\nimport torch; from torch import nn\n"
-                "from torch.utils.data import DataLoader, TensorDataset")  # fmt: skip
-        yield made
-    finally:
-        made.end()

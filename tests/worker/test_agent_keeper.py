@@ -3,9 +3,9 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
+from waiting import wait_until
 
 from gpulayer_nb.link.ports import free_port
 from gpulayer_nb.records.agent import AgentOrder
@@ -35,13 +35,6 @@ def kept(tmp_path):
     yield folder, keeper, tmp_path / "go"
     keeper.kill()
     keeper.wait()
-
-
-def wait_until(happens, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_the_rank_that_failed_is_told_from_the_one_that_was_ended(kept):

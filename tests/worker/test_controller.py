@@ -15,6 +15,7 @@ import zmq
 from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 from traitlets import import_item
+from waiting import wait_until
 
 from gpulayer_nb import process
 from gpulayer_nb.errors import UsageError
@@ -116,10 +117,3 @@ def test_a_kernels_own_controllers_have_ports_that_nobody_is_given_by_chance():
     assert first.start >= 20_000 and first.stop <= low
     with socket.create_server(("127.0.0.1", first[7])):
         assert not set(quiet_ports("127.0.0.1", 18, 1000)) & {first[7]}
-
-
-def wait_until(happens, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
