@@ -20,15 +20,27 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def die_with_parent(parent_pid: int | None = None) -> None:
+def die_with_parent(parent_pid: int) -> None:
     """This process is killed as soon as the thread that started it ends.
 
     Args:
-        parent_pid: the parent as it was before the fork; if it is gone already, this process ends at once.
+        parent_pid: the parent as it was before the fork. If it is gone already, this process ends at once: a parent that
+            was killed between its fork and this call would leave an orphan that nobody knows.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent_pid is not None and os.getppid() != parent_pid:
+    if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def forks_die_with_us() -> None:
+    """So does every process that is forked from now on, here or in one of them, whoever forks it."""
+    forking = os.getpid()
+
+    def before() -> None:
+        nonlocal forking
+        forking = os.getpid()
+
+    os.register_at_fork(before=before, after_in_child=lambda: die_with_parent(forking))
 
 
 def adopt_orphans() -> None:

@@ -9,6 +9,7 @@ Being a subreaper it inherits what its descendants orphan, so the tree below it 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -60,11 +61,12 @@ class Keeper:
 
     def _start(self) -> None:
         order, folder = self._order, self._folder
+        dies_with_us = functools.partial(process.die_with_parent, os.getpid())
         with folder.agent_log.open("ab") as log:
             # torchrun is the leader of a session of its own, so a terminal's Ctrl-C does not reach it on the side
             child = subprocess.Popen(
                 command(order, folder, os.getpid()), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=order.folder,
-                env=environment(order, os.environ), start_new_session=True, preexec_fn=process.die_with_parent,
+                env=environment(order, os.environ), start_new_session=True, preexec_fn=dies_with_us,
             )  # fmt: skip
         self._pid = child.pid
         child.returncode = 0  # reaped below together with what was orphaned; Popen must not wait for it

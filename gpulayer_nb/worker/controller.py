@@ -13,7 +13,7 @@ import resource
 
 from gpulayer_nb.link.ports import quiet_ports
 from gpulayer_nb.plan.addresses import is_loopback
-from gpulayer_nb.process import die_with_parent
+from gpulayer_nb.process import die_with_parent, forks_die_with_us
 
 # An engine is registered when it has answered a heartbeat: with 3000 ms, the default, a start takes 1.5 s longer in the mean.
 # Workers of other machines may be many, and each beat is work for the controller; the engines of a kernel's own are few.
@@ -57,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     die_with_parent(options.parent)
     os.umask(0o077)  # ipyparallel writes the key files first and makes them private afterwards
-    os.register_at_fork(after_in_child=die_with_parent)  # its schedulers too
+    forks_die_with_us()  # its schedulers
     if "fork" in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("fork")  # three times faster to start than a fork server; there are no threads yet
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import signal
@@ -84,7 +85,7 @@ class Host:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "init.log").open("wb"),
-            preexec_fn=_die_with_parent,
+            preexec_fn=functools.partial(die_with_parent, os.getpid()),
         )
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready():
@@ -217,7 +218,9 @@ class Host:
             time.sleep(0.05)
 
 
-def _die_with_parent() -> None:
+def die_with_parent(parent_pid: int) -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from hostlab.host import REPOSITORY, Host, _die_with_parent
+from hostlab.host import REPOSITORY, Host, die_with_parent
 from hostlab.port import BRIDGE, INTERFACE, Port, _in_network_of
 
 HOSTS = {"head": "10.77.0.1", "a": "10.77.0.11", "b": "10.77.0.12", "c": "10.77.0.13"}
@@ -50,7 +51,9 @@ class Lab:
 
     def up(self) -> None:
         self._switch = subprocess.Popen(
-            ["unshare", "--net", "--", "sleep", "infinity"], stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+            ["unshare", "--net", "--", "sleep", "infinity"],
+            stdin=subprocess.DEVNULL,
+            preexec_fn=functools.partial(die_with_parent, os.getpid()),
         )
         self._wait_for_switch()
         self._on_switch("ip", "link", "add", BRIDGE, "type", "bridge")
