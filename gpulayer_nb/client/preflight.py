@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gpulayer_nb.errors import ClusterError
 from gpulayer_nb.link.connection import Connection
+from gpulayer_nb.plan.addresses import endpoint
 from gpulayer_nb.plan.workers import Worker
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.worker_state import WorkerState
@@ -44,7 +45,7 @@ def check_pairs(
             failed.append(f"{worker.name} does not answer")
             continue
         for key, why in reply["failed"].items():
-            failed.append(f"{worker.name} → {names[key]}, {states[key].address}:{states[key].probe_port}: {why}")
+            failed.append(f"{worker.name} → {names[key]}, {endpoint(states[key].address, states[key].probe_port)}: {why}")
     if failed:
         shown = "\n".join(f"  {line}" for line in failed[:12]) + (f"\n  and {len(failed) - 12} more" if failed[12:] else "")
         raise ClusterError(

@@ -118,7 +118,8 @@ def network_facts(towards: str = "") -> NetworkFacts:
     resolved = None
     with contextlib.suppress(OSError):
         resolved = str(socket.getaddrinfo(hostname, None)[0][4][0])
-    address = address_towards(towards or "192.0.2.1") or "127.0.0.1"  # an address for documentation: nothing is sent to it
+    outside = [towards] if towards else ["192.0.2.1", "2001:db8::1"]  # addresses for documentation: nothing is sent to them
+    address = next(filter(None, map(address_towards, outside)), "127.0.0.1")
     ports = None
     with contextlib.suppress(OSError, ValueError):
         low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import ipyparallel.engine.app as engine_app
@@ -17,6 +18,8 @@ from traitlets import Int, Unicode, default
 
 from gpulayer_nb.engine.kernel import RankKernel
 from gpulayer_nb.engine.runtime import Runtime
+from gpulayer_nb.link.ipv6 import allow_ipv6_here
+from gpulayer_nb.records.connection_file import is_ipv6
 from gpulayer_nb.records.wire import EngineIdentity
 
 
@@ -59,6 +62,8 @@ def adapt_ipyparallel() -> None:
 def launch(*, connection_file: str, folder: str, worker: str, slot: int, report_fd: int = -1) -> None:
     """Runs an engine in this process until it is told to end."""
     adapt_ipyparallel()
+    if is_ipv6(json.loads(Path(connection_file).read_text())):
+        allow_ipv6_here()
     Engine.launch_instance(
         argv=[
             f"--file={connection_file}",

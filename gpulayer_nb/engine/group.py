@@ -22,6 +22,7 @@ from torch.distributed import distributed_c10d
 
 from gpulayer_nb.engine import sockets
 from gpulayer_nb.errors import ClusterError
+from gpulayer_nb.plan.addresses import endpoint
 from gpulayer_nb.plan.topology import RankPlace, Topology
 from gpulayer_nb.records.run_spec import GroupSpec
 
@@ -142,7 +143,8 @@ class GroupKeeper:
 
     def _unreachable(self, failing: str, error: RuntimeError) -> str:
         spec = self._spec
-        where = f" at {spec.master_addr}:{spec.master_port}{f' on {spec.interface}' if spec.interface else ''}" if spec else ""
+        on = f" on {spec.interface}" if spec and spec.interface else ""
+        where = f" at {endpoint(spec.master_addr, spec.master_port)}{on}" if spec else ""
         said = (str(error).strip().splitlines() or [""])[0][:200]
         return (
             f"The ranks could not connect: {failing}{where} ({said}). Nothing was run. "

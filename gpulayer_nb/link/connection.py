@@ -6,12 +6,15 @@ has a time limit. Must not know runs.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpulayer_nb.link import ipv6
 from gpulayer_nb.records.call import Call
+from gpulayer_nb.records.connection_file import is_ipv6, with_address
 
 if TYPE_CHECKING:
     from ipyparallel import AsyncResult
@@ -28,7 +31,11 @@ class Connection:
     def __init__(self, client_file: Path, timeout_seconds: float = 20.0) -> None:
         from gpulayer_nb.link.quiet_client import QuietClient
 
-        self._client: Any = QuietClient(str(client_file), timeout=timeout_seconds)
+        info = json.loads(client_file.read_text())
+        if is_ipv6(info):
+            self._client: Any = QuietClient(with_address(info), timeout=timeout_seconds, context=ipv6.context())
+        else:
+            self._client = QuietClient(str(client_file), timeout=timeout_seconds)
 
     def engines(self) -> dict[str, int]:
         """uuid → ipyparallel's number, of every engine that is registered now."""

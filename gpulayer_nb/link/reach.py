@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer_nb.errors import ClusterError, UsageError
+from gpulayer_nb.plan.addresses import endpoint
 from gpulayer_nb.records.connection_file import controller_address, read_if_whole
 
 SECONDS = 3.0
@@ -18,7 +19,7 @@ def unreachable(info: dict[str, Any], seconds: float = SECONDS) -> str | None:
     try:
         socket.create_connection((host, port), timeout=seconds).close()
     except OSError as error:
-        return f"no controller answers at {host}:{port} ({error.strerror or error})"
+        return f"no controller answers at {endpoint(host, port)} ({error.strerror or error})"
     return None
 
 

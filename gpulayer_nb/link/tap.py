@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from gpulayer_nb.link.ipv6 import allow_ipv6
 from gpulayer_nb.records.connection_file import url_of
 
 TOPICS = (b"gpulayer.records", b"engine")
@@ -43,6 +44,7 @@ class Tap(threading.Thread):
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, info["curve_serverkey"].encode())
         for topic in topics:
             self._socket.subscribe(topic)
+        allow_ipv6(self._socket, info)
         self._socket.connect(url_of(info, "iopub"))
 
     def run(self) -> None:

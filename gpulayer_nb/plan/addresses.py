@@ -10,6 +10,24 @@ from gpulayer_nb.errors import UsageError
 ANY = ("0.0.0.0", "::", "*")
 
 
+def plain(address: str) -> str:
+    """An address as the system writes it, without brackets: `[FD00:0::5]` is `fd00::5`. A name stays what it is."""
+    try:
+        return str(ip_address(address.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return address
+
+
+def bracketed(address: str) -> str:
+    """As it is written in a URL: an IPv6 address in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
+def endpoint(address: str, port: int) -> str:
+    """`10.0.0.5:10101`, `[fd00::5]:10101`."""
+    return f"{bracketed(address)}:{port}"
+
+
 def is_loopback(address: str) -> bool:
     try:
         return ip_address(address.partition("%")[0]).is_loopback

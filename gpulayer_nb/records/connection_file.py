@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpulayer_nb.plan.addresses import ANY
+from gpulayer_nb.plan.addresses import ANY, bracketed, endpoint
 
 
 def read_if_whole(path: Path) -> dict[str, Any] | None:
@@ -24,15 +24,18 @@ def controller_address(info: dict[str, Any]) -> str:
     return str(info["location"]) if host in ANY else host
 
 
+def is_ipv6(info: dict[str, Any]) -> bool:
+    """Whether the controller is dialled at an IPv6 address."""
+    return ":" in controller_address(info)
+
+
 def url_of(info: dict[str, Any], name: str) -> str:
     """The controller's socket of this name, for example `registration`."""
     protocol = str(info["interface"]).partition("://")[0]
-    host = controller_address(info)
-    return f"{protocol}://{f'[{host}]' if ':' in host else host}:{info[name]}"
+    return f"{protocol}://{endpoint(controller_address(info), info[name])}"
 
 
 def with_address(info: dict[str, Any]) -> dict[str, Any]:
     """The same with the address to dial in place of "every address"."""
     protocol = str(info["interface"]).partition("://")[0]
-    host = controller_address(info)
-    return {**info, "interface": f"{protocol}://{f'[{host}]' if ':' in host else host}"}
+    return {**info, "interface": f"{protocol}://{bracketed(controller_address(info))}"}

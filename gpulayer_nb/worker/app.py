@@ -18,9 +18,10 @@ from jupyter_client.session import Session
 from traitlets import Any as AnyTrait
 from traitlets import default
 
+from gpulayer_nb.link.ipv6 import allow_ipv6, allow_ipv6_here
 from gpulayer_nb.no_debugger import leave_debugger_out
 from gpulayer_nb.records import wire
-from gpulayer_nb.records.connection_file import url_of
+from gpulayer_nb.records.connection_file import is_ipv6, url_of
 from gpulayer_nb.records.record import EngineDied, encode
 from gpulayer_nb.worker.answers import BUFFERS, Answers
 from gpulayer_nb.worker.supervisor import Supervisor
@@ -131,6 +132,7 @@ def unregister(info: dict[str, Any], hub_ids: Sequence[int]) -> None:
     if info.get("curve_serverkey"):
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
         socket.curve_serverkey = info["curve_serverkey"].encode()
+    allow_ipv6(socket, info)
     socket.connect(url_of(info, "registration"))
     for hub_id in hub_ids:
         session.send(socket, "unregistration_request", content={"id": hub_id})
@@ -142,6 +144,8 @@ def serve(supervisor: Supervisor) -> None:
     """Answers requests in this process until it is told to end."""
     engine_app.Kernel = WorkerKernel  # IPEngine names its kernel class through this module global only
     leave_debugger_out()
+    if is_ipv6(json.loads(supervisor.folder.engine_file.read_text())):
+        allow_ipv6_here()
     WorkerApp.launch_instance(
         argv=[
             f"--file={supervisor.folder.engine_file}",

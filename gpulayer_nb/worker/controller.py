@@ -11,8 +11,9 @@ import multiprocessing
 import os
 import resource
 
+from gpulayer_nb.link.ipv6 import allow_ipv6_here
 from gpulayer_nb.link.ports import quiet_ports
-from gpulayer_nb.plan.addresses import is_loopback
+from gpulayer_nb.plan.addresses import ANY, bracketed, is_loopback
 from gpulayer_nb.process import die_with_parent, forks_die_with_us
 
 # An engine is registered when it has answered a heartbeat: with 3000 ms, the default, a start takes 1.5 s longer in the mean.
@@ -31,7 +32,7 @@ def arguments(folder: str, ip: str, location: str | None = None, ports: str | No
     period = HEARTBEAT_MILLISECONDS if joined else OWN_HEARTBEAT_MILLISECONDS
     given = [
         f"--profile-dir={folder}",
-        f"--ip={ip}",
+        f"--ip={'*' if ip == '::' else bracketed(ip)}",  # ipyparallel knows "every address" by this word
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={math.ceil(1000 * GIVEN_UP_SECONDS / period) - 1}",
         "--nodb",  # results are fetched once; the hub would keep every buffer in memory
@@ -62,10 +63,12 @@ def main() -> None:
         multiprocessing.set_start_method("fork")  # three times faster to start than a fork server; there are no threads yet
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # eight descriptors an engine: 1024 end near 100 engines
+    if ":" in options.ip + (options.location or ""):
+        allow_ipv6_here()
     from gpulayer_nb.worker.quiet_controller import QuietController
 
     ports = options.ports
-    if ports is None and not options.joined and (found := quiet_ports(options.ip, PORTS, os.getpid())):
+    if ports is None and (found := quiet_ports("" if options.ip in ANY else options.ip, PORTS, os.getpid())):
         ports = f"{found.start}-{found.stop - 1}"
     QuietController.launch_instance(argv=arguments(options.folder, options.ip, options.location, ports, joined=options.joined))
 

@@ -23,7 +23,7 @@ from typing import Any
 from gpulayer_nb import process
 from gpulayer_nb.errors import ClusterError, UsageError
 from gpulayer_nb.link.address import address_towards
-from gpulayer_nb.plan.addresses import choose_address
+from gpulayer_nb.plan.addresses import choose_address, endpoint, plain
 from gpulayer_nb.plan.topology import count
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.cluster_folder import ClusterFolder
@@ -60,7 +60,8 @@ def join(wishes: Wishes, say: Say) -> int:
     """
     info = _connection(wishes.controller, say)
     controller = controller_address(info)
-    address, interface = choose_address(wishes.address, address_towards(controller), controller, interfaces())
+    wanted = plain(wishes.address) if wishes.address else None
+    address, interface = choose_address(wanted, address_towards(controller), controller, interfaces())
     _reach(info, controller)
     key = wire.new_worker_key(wishes.name or _host_name())
     port = ProbePort(address)
@@ -135,7 +136,7 @@ def _reach(info: dict[str, Any], controller: str) -> None:
                 time.sleep(0.2)
                 continue
             raise ClusterError(
-                f"No controller answers at {controller}:{info['registration']} ({error.strerror or error}). "
+                f"No controller answers at {endpoint(controller, info['registration'])} ({error.strerror or error}). "
                 "Next: see whether it is running and its ports are open; its file may be of one that has ended."
             ) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import zmq
 
+from gpulayer_nb.link.ipv6 import allow_ipv6
 from gpulayer_nb.records.connection_file import url_of
 
 SECONDS = 6.0  # the controller beats twice a second and gives an engine up after 7; see worker/controller.py
@@ -33,6 +34,7 @@ class Lease(threading.Thread):
         if self._info.get("curve_serverkey"):
             socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
             socket.curve_serverkey = self._info["curve_serverkey"].encode()
+        allow_ipv6(socket, self._info)
         socket.connect(url_of(self._info, "hb_ping"))
         heard = looked = time.monotonic()
         while True:

@@ -20,7 +20,7 @@ from typing import Any
 from gpulayer_nb import process
 from gpulayer_nb.errors import ClusterError, UsageError
 from gpulayer_nb.link.ports import taken_ports
-from gpulayer_nb.plan.addresses import ANY, is_loopback
+from gpulayer_nb.plan.addresses import ANY, is_loopback, plain
 from gpulayer_nb.records.cluster_folder import ClusterFolder, clusters_root
 from gpulayer_nb.records.connection_file import controller_address, read_if_whole
 from gpulayer_nb.worker.controller import PORTS
@@ -62,7 +62,7 @@ class PublicController:
     """One controller as a child of this process."""
 
     def __init__(self, name: str, ip: str, location: str | None = None, ports: str | None = None) -> None:
-        self.name, self._ip, self._location, self._ports = check_name(name), ip, location, ports
+        self.name, self._ip, self._location, self._ports = check_name(name), plain(ip), location and plain(location), ports
         self.ended = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._is_ours = False

@@ -1,6 +1,7 @@
 """One rank's records: the same on the wire, in the file and for those who ask again; the past that is kept is bounded."""
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ class Wire:
         context = zmq.Context.instance()
         self.session = Session(key=b"key")
         self.sent, self.received = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
-        self.sent.bind("inproc://records")
-        self.received.connect("inproc://records")
+        place = f"inproc://{uuid.uuid4().hex}"  # zmq lets go of a name some time after its socket was closed
+        self.sent.bind(place)
+        self.received.connect(place)
         self.publisher = Publisher(self.session, self.sent, "run", 3, records_file)
 
     def next(self):

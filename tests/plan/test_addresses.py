@@ -1,7 +1,7 @@
 import pytest
 
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.plan.addresses import choose_address, is_loopback
+from gpulayer_nb.plan.addresses import choose_address, endpoint, is_loopback, plain
 
 INTERFACES = {"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.5", "fd00::5"], "docker0": ["172.17.0.1"]}
 
@@ -33,3 +33,11 @@ def test_no_way_to_the_controller_is_said_as_such():
 
 def test_what_is_loopback():
     assert [is_loopback(a) for a in ("127.0.1.1", "::1", "localhost", "10.0.0.1", "head")] == [True, True, True, False, False]
+
+
+def test_addresses_are_written_one_way_and_in_brackets_before_a_port():
+    written = ("[FD00:0::5]", "fd00::5", "10.0.0.5", "head", "*")
+    assert [plain(address) for address in written] == ["fd00::5", "fd00::5", "10.0.0.5", "head", "*"]
+    assert [endpoint("fd00::5", 10101), endpoint("10.0.0.5", 10101), endpoint("head", 1)] == [
+        "[fd00::5]:10101", "10.0.0.5:10101", "head:1",
+    ]  # fmt: skip

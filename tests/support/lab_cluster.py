@@ -11,27 +11,28 @@ from pathlib import Path
 from hostlab import Host, Lab
 
 GPULAYER = [sys.executable, "-m", "gpulayer_nb"]
-SECURITY = Path("/tmp/gpulayer-0/lab/security")  # on head
+CLUSTERS = Path("/tmp/gpulayer-0")  # on head
 START_SECONDS = 90.0
 
 
 class LabCluster:
     """The controller's files are copied to the lab's shared folder, as one would copy them to the other machines."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.engine_file, self.client_file = lab.folder / "engine.json", lab.folder / "client.json"
+    def __init__(self, lab: Lab, name: str = "lab") -> None:
+        self.lab, self.name = lab, name
+        self.engine_file, self.client_file = lab.folder / f"{name}-engine.json", lab.folder / f"{name}-client.json"
         self.controller: subprocess.Popen[bytes] | None = None
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: dict[str, Path] = {}
 
     def start_controller(self, *options: str) -> None:
         head = self.lab["head"]
-        command = [*GPULAYER, "controller", "start", "--ip", head.address, "--name", "lab", *options]
+        command = [*GPULAYER, "controller", "start", "--ip", head.address, "--name", self.name, *options]
         self.controller = self._start(head, "controller", command)
         self.wait_for("controller", "Ports to open", self.controller)
         for name in ("engine", "client"):
-            head.run(["cp", SECURITY / f"ipcontroller-{name}.json", self.lab.folder / f"{name}.json"])
+            source = CLUSTERS / self.name / "security" / f"ipcontroller-{name}.json"
+            head.run(["cp", source, self.lab.folder / f"{self.name}-{name}.json"])
 
     def start_workers(self, *hosts: str, options: Sequence[str] = ("--devices", "2")) -> None:
         """Starts a worker on each of these hosts and waits until all have loaded torch."""

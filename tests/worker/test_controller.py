@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import zmq
@@ -19,9 +18,10 @@ from waiting import wait_until
 
 from gpulayer_nb import process
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.link.ports import quiet_ports
+from gpulayer_nb.link.ports import ephemeral_range, quiet_ports
 from gpulayer_nb.process import children_of
 from gpulayer_nb.records.cluster_folder import ClusterFolder
+from gpulayer_nb.records.connection_file import read_if_whole
 from gpulayer_nb.worker import controller, lease
 from gpulayer_nb.worker.public_controller import PublicController, check_name, check_ports, ranges
 from gpulayer_nb.worker.quiet_controller import ProcessQueue, PromptHeartMonitor, QuietController
@@ -110,10 +110,25 @@ def test_a_controller_ends_when_one_of_its_processes_does(tmp_path):
         running.wait()
 
 
-def test_a_kernels_own_controllers_have_ports_that_nobody_is_given_by_chance():
+@pytest.mark.parametrize("joined", [[], ["--joined"]])
+def test_a_controller_that_is_given_no_ports_takes_neighbours(tmp_path, joined):
+    command = [sys.executable, "-m", "gpulayer_nb.worker.controller", f"--folder={tmp_path}", f"--parent={os.getpid()}", *joined]
+    running = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        file = tmp_path / "security" / "ipcontroller-client.json"
+        wait_until(lambda: read_if_whole(file) is not None)
+        ports = [value for value in read_if_whole(file).values() if type(value) is int]
+        low, _ = ephemeral_range()
+        assert len(ports) >= 6 and min(ports) >= 20_000 and max(ports) < low and max(ports) - min(ports) < controller.PORTS
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_controllers_have_ports_that_nobody_is_given_by_chance():
     first, second = quiet_ports("127.0.0.1", 18, 1000), quiet_ports("127.0.0.1", 18, 1001)
     assert not set(first) & set(second)
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    low, _ = ephemeral_range()
     assert first.start >= 20_000 and first.stop <= low
     with socket.create_server(("127.0.0.1", first[7])):
         assert not set(quiet_ports("127.0.0.1", 18, 1000)) & {first[7]}

@@ -19,7 +19,7 @@ from hostlab.ssh import SshLab
 REQUIRED = "GPULAYER_HOSTS"
 
 
-def _require(tools: tuple[str, ...]) -> None:
+def require(tools: tuple[str, ...]) -> None:
     reason = why_impossible()
     if reason and os.environ.get(REQUIRED) != "required":
         pytest.skip(f"no hosts here: {reason}")
@@ -32,7 +32,7 @@ def _require(tools: tuple[str, ...]) -> None:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     """head, a, b and c, for the tests of a module. A test that breaks something mends it, or asks for `mended_lab`."""
-    _require(NETWORK_TOOLS)
+    require(NETWORK_TOOLS)
     with Lab() as made:
         yield made
 
@@ -47,7 +47,7 @@ def mended_lab(lab: Lab) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def slurm_lab() -> Iterator[SlurmLab]:
     """Slurm on a and b, controlled from head."""
-    _require(SLURM_TOOLS)
+    require(SLURM_TOOLS)
     with Lab() as lab:
         made = SlurmLab(lab)
         made.up()
@@ -57,7 +57,7 @@ def slurm_lab() -> Iterator[SlurmLab]:
 @pytest.fixture(scope="module")
 def ssh_lab() -> Iterator[SshLab]:
     """a and b can be logged into from head."""
-    _require(SSH_TOOLS)
+    require(SSH_TOOLS)
     with Lab() as lab:
         made = SshLab(lab)
         made.up()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 
@@ -75,7 +76,8 @@ class Lab:
         peer = ("peer", "name", INTERFACE, "address", _hardware_address(host.address), "netns", str(host.init_pid))
         self._on_switch("ip", "link", "add", port.name, "type", "veth", *peer)
         self._on_switch("ip", "link", "set", port.name, "master", BRIDGE, "up")
-        port.on_host("ip", "addr", "add", f"{host.address}/{PREFIX_LENGTH}", "dev", INTERFACE)
+        length, *how = ("64", "nodad") if ":" in host.address else (PREFIX_LENGTH,)
+        port.on_host("ip", "addr", "add", f"{host.address}/{length}", "dev", INTERFACE, *how)
         port.on_host("ip", "link", "set", INTERFACE, "up")
         return host
 
@@ -125,7 +127,7 @@ class Lab:
 
 def _hardware_address(address: str) -> str:
     """The same after a reboot, as a real card's: others have it in their caches."""
-    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+    return "02:00:" + ":".join(f"{part:02x}" for part in ip_address(address).packed[-4:])
 
 
 def _shared_folders(folder: Path) -> list[Path]:
