@@ -31,11 +31,10 @@ class Connection:
     def __init__(self, client_file: Path, timeout_seconds: float = 20.0) -> None:
         from gpulayer_nb.link.quiet_client import QuietClient
 
-        info = json.loads(client_file.read_text())
-        if is_ipv6(info):
-            self._client: Any = QuietClient(with_address(info), timeout=timeout_seconds, context=ipv6.context())
-        else:
-            self._client = QuietClient(str(client_file), timeout=timeout_seconds)
+        # Without a location: by that ipyparallel takes a tunnel for a mistake, and recommends its own.
+        info = {**with_address(json.loads(client_file.read_text())), "location": None}
+        own = {"context": ipv6.context()} if is_ipv6(info) else {}
+        self._client: Any = QuietClient(info, timeout=timeout_seconds, **own)
 
     def engines(self) -> dict[str, int]:
         """uuid → ipyparallel's number, of every engine that is registered now."""

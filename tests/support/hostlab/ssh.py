@@ -34,6 +34,7 @@ class SshLab:
             f"HostKey {self.folder}/host\n"
             f"AuthorizedKeysFile {self.folder}/authorized\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+            "Subsystem sftp internal-sftp\n"
         )
         (self.folder / "config").write_text(
             "Host *\n"
