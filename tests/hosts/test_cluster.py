@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from at_work import send_at_work
 from hostlab import notebook_on
 from lab_cluster import GPULAYER, LabCluster
 
@@ -76,9 +77,8 @@ def whole(cluster, notebook):
 def begin(notebook, cluster, nodes=2, devices=2):
     """A cell that works on all ranks until something breaks; returns once it does."""
     notebook.ok(f"%gpulayer up --nodes {nodes} --devices {devices} --target {cluster.client_file}", 60)
-    running = notebook.send(ENDLESS.format(nodes=nodes, devices=devices, target=cluster.client_file))
-    time.sleep(1.5)
-    return running
+    cell = ENDLESS.format(nodes=nodes, devices=devices, target=cluster.client_file)
+    return send_at_work(notebook, cell, nodes * devices, cluster.lab.folder)
 
 
 def fails_within(notebook, running, seconds, *words):

@@ -1,9 +1,9 @@
 """Hosts that have IPv6 addresses alone: controller, workers, the group, shipping, launch and what they say."""
 
 import json
-import time
 
 import pytest
+from at_work import send_at_work
 from hostlab.fixtures import NETWORK_TOOLS, require
 from hostlab.kernel import notebook_on
 from hostlab.lab import Lab
@@ -82,8 +82,8 @@ def test_a_big_dataset_and_the_weights_travel(cluster, notebook):
 
 def test_a_killed_worker_is_named(cluster, notebook):
     notebook.ok(f"%gpulayer up --nodes 2 --devices 2 --target {cluster.client_file}", 60)
-    running = notebook.send("%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)")
-    time.sleep(1.5)
+    cell = "%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)"
+    running = send_at_work(notebook, cell, folder=cluster.lab.folder)
     cluster.workers["b"].kill()
     result = notebook.read(running, 30)
     assert result.error.startswith("RunFailed") and "worker b" in result.error, result.error

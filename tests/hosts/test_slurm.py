@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from at_work import send_training
 from hostlab import notebook_on
-from hostlab.training import SETUP, TRAIN, check_training, start_endless
+from hostlab.training import ENDLESS, SETUP, TRAIN, check_training
 
 pytestmark = pytest.mark.slurm
 UP = "%gpulayer up --target slurm --nodes 2 --devices 2 --partition main --time 00:10:00"
@@ -98,7 +99,7 @@ def test_a_job_that_ends_under_a_run_is_told_in_time_and_the_next_one_works(note
     up(notebook)
     notebook.ok("%%ranks --target slurm --nodes 2 --devices 2\nrank", 60)
     job = slurm_lab.jobs()[0].split()[0]
-    cell = start_endless(notebook, home)
+    cell = send_training(notebook, ENDLESS, home)
     began = time.monotonic()
     if fault == "scancel":
         slurm_lab.run(["scancel", job])

@@ -5,9 +5,10 @@ import signal
 import time
 
 import pytest
+from at_work import send_training
 from hostlab import notebook_on
 from hostlab.host import REPOSITORY
-from hostlab.training import ENDLESS, SETUP, check_training, start_endless
+from hostlab.training import ENDLESS, SETUP, check_training
 
 pytestmark = pytest.mark.ssh
 LIMIT_SECONDS = 10.0
@@ -84,7 +85,7 @@ def test_a_host_without_our_package_says_so(notebook, ssh_lab):
 def test_a_killed_ssh_ends_its_worker_and_the_run_and_the_next_one_works(notebook, ssh_lab, home):
     up(notebook, ssh_lab)
     notebook.ok("%%ranks --target ssh --nodes 2 --devices 2\nrank", 60)
-    cell = start_endless(notebook, home)
+    cell = send_training(notebook, ENDLESS, home)
     began = time.monotonic()
     ssh_lab.lab["head"].run(["kill", "-9", str(ssh_clients(ssh_lab)["b"].pid_there)])
     result = notebook.read(cell, 30)

@@ -1,6 +1,9 @@
+import os
 import time
+from pathlib import Path
 
 import pytest
+from at_work import send_at_work, send_training
 
 STEP_SECONDS = 0.05
 
@@ -19,12 +22,19 @@ train_loader = DataLoader(data, batch_size=2)
 loss_fn = nn.MSELoss(); optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)"""
 
 
-def interrupt_after(notebook, source, seconds):
-    """Runs a cell, interrupts the kernel after a while; the result with the seconds since the interrupt."""
-    msg_id = notebook.send(source)
+def interrupted(notebook, msg_id, seconds=0.3):
+    """Interrupts the kernel a while after its cell is at work; the result with the seconds since the interrupt."""
     time.sleep(seconds)
     notebook.manager.interrupt_kernel()
     return notebook.read(msg_id, limit_seconds=30)
+
+
+def interrupted_ranks(notebook, body):
+    return interrupted(notebook, send_at_work(notebook, f"%%ranks\n{body}"))
+
+
+def interrupted_training(notebook, cell):
+    return interrupted(notebook, send_training(notebook, cell, Path(os.environ["GPULAYER_HOME"])))
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +49,7 @@ def still_works(notebook):
 
 def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weights(notebook):
     notebook.ok(SLOW)
-    result = interrupt_after(notebook, TRAIN, 3.0)
+    result = interrupted_training(notebook, TRAIN)
     assert result.seconds < 2.0
     assert result.error.startswith("RunStopped: stopped after step ")
     step = int(result.error.split("step ")[1].split()[0])
@@ -62,7 +72,7 @@ def test_an_interrupted_training_stops_after_a_common_step_and_brings_its_weight
     ids=["blocked in a collective", "asleep", "busy", "catching everything"],
 )
 def test_an_interrupted_cell_gives_the_notebook_back(notebook, body):
-    result = interrupt_after(notebook, "%%ranks\n" + body, 1.0)
+    result = interrupted_ranks(notebook, body)
     assert result.seconds < 5.0, result.error
     if "except" not in body:
         assert result.error.startswith("RunStopped: stopped on 4 ranks; variables are kept.")
@@ -73,7 +83,7 @@ def test_an_interrupted_cell_gives_the_notebook_back(notebook, body):
 def test_big_collectives_in_full_swing_are_left_by_every_rank(notebook):
     """A cut in the middle of a send must not leave its sender waiting: its engine would be ended, its variables lost."""
     for _ in range(12):
-        result = interrupt_after(notebook, "%%ranks\nx = torch.ones(4_000_000)\nwhile True:\n    dist.all_reduce(x)", 1.0)
+        result = interrupted_ranks(notebook, "x = torch.ones(4_000_000)\nwhile True:\n    dist.all_reduce(x)")
         assert result.error.startswith("RunStopped: stopped on 4 ranks; variables are kept."), result.error
     still_works(notebook)
 
@@ -83,7 +93,7 @@ def test_a_rank_that_ignores_every_interrupt_is_ended_and_replaced(notebook):
         "import time\nend = time.time() + 60\nwhile time.time() < end:\n    try:\n        time.sleep(60)\n"
         "    except BaseException:\n        pass"
     )
-    result = interrupt_after(notebook, "%%ranks\n" + body, 1.0)
+    result = interrupted_ranks(notebook, body)
     assert result.seconds < 8.0
     assert "did not answer, so their engines were ended" in result.error
     assert notebook.ok("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)", limit_seconds=20).count("Out: 4") == 4
@@ -101,7 +111,7 @@ def test_an_interrupt_during_the_start_leaves_nothing_half_started(fresh_noteboo
 def test_after_an_interrupted_run_the_next_one_starts_at_once(notebook):
     before = notebook.ok("import os; print(sorted(os.environ.items()))")
     notebook.ok(SLOW)
-    interrupt_after(notebook, TRAIN, 2.0)
+    interrupted_training(notebook, TRAIN)
     result = notebook.run("%%ranks\nx = torch.ones(1); dist.all_reduce(x); int(x)")
     assert result.text.count("Out: 4") == 4
     assert result.seconds < 2
@@ -117,7 +127,7 @@ def test_a_stopped_run_resumed_equals_one_that_was_never_stopped(notebook):
     )
     notebook.ok(cell.format(resume="--seed 3"))
     whole = float(notebook.ok("print(repr(model.w.item()))"))
-    stopped = interrupt_after(notebook, cell.format(resume="--seed 3"), 1.2)
+    stopped = interrupted_training(notebook, cell.format(resume="--seed 3"))
     assert stopped.error.startswith("RunStopped: stopped after step "), stopped.error
     assert float(notebook.ok("print(repr(model.w.item()))")) != whole
     notebook.ok(cell.format(resume="--seed 3 --resume last"))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from at_work import send_at_work
+from waiting import wait_until
 
 from gpulayer_nb.process import start_ticks
 from gpulayer_nb.records.cluster_folder import clusters_root
@@ -56,8 +58,7 @@ def test_a_kernel_that_ends_leaves_nothing(fresh_notebook):
 def test_a_kernel_that_is_killed_while_ranks_work_leaves_nothing(fresh_notebook):
     fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
     pids, folders = processes_and_files(fresh_notebook)
-    fresh_notebook.send("%%ranks\nwhile True: dist.all_reduce(torch.ones(1))")
-    time.sleep(1)
+    send_at_work(fresh_notebook, "%%ranks\nwhile True: dist.all_reduce(torch.ones(1))", ranks=2)
     os.kill(fresh_notebook.manager.provisioner.pid, signal.SIGKILL)
     assert_gone(pids, folders, within_seconds=5)
 
@@ -83,9 +84,7 @@ def test_an_interrupted_run_does_no_further_step_and_a_restarted_kernel_leaves_n
     fresh_notebook.ok(SLOW_STEPS.format(folder=str(tmp_path)))
     running = fresh_notebook.send(TRAIN)
     steps = [tmp_path / "0", tmp_path / "1"]
-    deadline = time.monotonic() + 40
-    while not all(file.exists() and file.stat().st_size > 25 for file in steps) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: all(file.exists() and file.stat().st_size > 25 for file in steps))
     fresh_notebook.manager.interrupt_kernel()
     result = fresh_notebook.read(running, limit_seconds=10)
     assert result.error.startswith("RunStopped: stopped after step ")
@@ -94,11 +93,9 @@ def test_an_interrupted_run_does_no_further_step_and_a_restarted_kernel_leaves_n
     assert fresh_notebook.run("%%ranks\nx_ = torch.ones(1); dist.all_reduce(x_); int(x_)").seconds < 3
     pids, folders = processes_and_files(fresh_notebook)
     fresh_notebook.send(TRAIN)
-    time.sleep(2)
+    wait_until(lambda: all(file.stat().st_size > size for file, size in zip(steps, sizes, strict=True)))  # the second run works
     pids += processes_below(fresh_notebook)  # loader workers among them
     assert len(set(pids)) > 10
-    stopped = [file.stat().st_size for file in steps]
-    assert stopped > sizes, "the second run works"
     fresh_notebook.manager.restart_kernel(now=True)
     assert_gone(pids, folders, within_seconds=10)
 
@@ -116,8 +113,7 @@ def test_a_supervisor_that_is_killed_while_ranks_work_ends_the_cell(fresh_notebo
     fresh_notebook.ok("%%ranks --nodes 1 --devices 2\nrank")
     pids, folders = processes_and_files(fresh_notebook)
     supervisor = json.loads((folders[0] / "state.json").read_text())["pid"]
-    running = fresh_notebook.send("%%ranks\nwhile True: dist.all_reduce(torch.ones(1))")
-    time.sleep(1)
+    running = send_at_work(fresh_notebook, "%%ranks\nwhile True: dist.all_reduce(torch.ones(1))", ranks=2)
     os.kill(supervisor, signal.SIGKILL)
     result = fresh_notebook.read(running, limit_seconds=10)
     assert result.error.startswith("RunFailed: Rank ")

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from at_work import send_at_work
 
 from gpulayer_nb.process import children_of
 from gpulayer_nb.server.refusals import NotThereError
@@ -143,8 +144,7 @@ def test_a_worker_is_taken_out_from_afar_and_joins_again(loopback, notebook):
 def test_a_worker_that_is_told_to_end_says_so_and_the_run_ends_at_once(loopback, notebook):
     target = str(loopback.client_file)
     notebook.ok(f"%gpulayer up --nodes 2 --devices 2 --target {target}", 120)
-    running = notebook.send("%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)")
-    time.sleep(2.0)
+    running = send_at_work(notebook, "%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)")
     loopback.processes.started["b"].send_signal(signal.SIGTERM)
     started = time.monotonic()
     result = notebook.read(running, 30)
@@ -161,8 +161,7 @@ def test_a_killed_worker_takes_its_engines_along_and_the_run_says_who_was_lost(l
     b = loopback.processes.started["b"]
     below = children_of(b.pid)
     assert len(below) == 3  # the zygote and two engines
-    running = notebook.send("%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)")
-    time.sleep(2.0)
+    running = send_at_work(notebook, "%%ranks\nimport time\nfor _ in range(600): dist.barrier(); time.sleep(0.1)")
     os.kill(b.pid, signal.SIGKILL)
     started = time.monotonic()
     result = notebook.read(running, 30)

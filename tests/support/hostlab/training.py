@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from pathlib import Path
-
 from real_notebook import Notebook
 
 SETUP = """%load_ext gpulayer_nb
@@ -44,26 +40,3 @@ def check_training(notebook: Notebook, target: str, seconds: float = 60.0) -> No
     assert difference < 1e-6
     hosts = [line.split()[-1].strip("'") for line in notebook.ok(WHO).splitlines() if "Out:" in line]
     assert hosts == ["a", "a", "b", "b"]
-
-
-def start_endless(notebook: Notebook, home: Path, seconds: float = 30.0) -> str:
-    """Sends a cell that trains for ever; returns once its ranks have made steps."""
-    before = set(_runs(home))
-    cell = notebook.send(ENDLESS)
-    deadline = time.monotonic() + seconds
-    while not any(_has_steps(run) for run in set(_runs(home)) - before):
-        assert time.monotonic() < deadline, "no step was made"
-        time.sleep(0.05)
-    return cell
-
-
-def _runs(home: Path) -> list[Path]:
-    return list((home / "runs").glob("*"))
-
-
-def _has_steps(run: Path) -> bool:
-    try:
-        lines = (run / "records.jsonl").read_text().splitlines()
-        return any("step" in json.dumps(json.loads(line)).lower() for line in lines[2:])
-    except (OSError, ValueError):
-        return False
