@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 from workload import RANKS
+
+from gpulayer_nb.link.ports import HeldPort
 
 HERE = Path(__file__).parent
 TIMEOUT_SECONDS = 300
@@ -35,10 +37,10 @@ def steps_per_second(script: str, workload: str) -> float:
 
 def number(script: str, *arguments: str, fails: bool = False, ranks: int = RANKS) -> float:
     """What rank 0 of a peer's script writes into the file that is its last argument."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(HeldPort("127.0.0.1")) as port:
         answer = Path(folder, "answer")
         done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(_free_port()),
+            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(port.number),
              str(HERE / "peers" / script), *arguments, str(answer)],
             env={**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"},
             capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
@@ -47,10 +49,3 @@ def number(script: str, *arguments: str, fails: bool = False, ranks: int = RANKS
         if not (done.returncode if fails else measured):
             raise SystemExit(f"torchrun of {script} ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return float(answer.read_text())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpulayer_nb.errors import ClusterError
-from gpulayer_nb.link.ports import free_port
+from gpulayer_nb.link.ports import HeldPort
 from gpulayer_nb.records.agent import KILL, LOOPBACK_INTERFACE, AgentNews, AgentOrder
 from gpulayer_nb.records.agent_folder import AgentFolder
 
@@ -65,10 +65,11 @@ class LocalAgentPool:
         self._parent = Path(tempfile.mkdtemp(prefix="gpulayer-launch-"))
         self._folders: dict[int, AgentFolder] = {}
         self._keepers: dict[int, subprocess.Popen[bytes]] = {}
+        self._port: HeldPort | None = None  # the rendezvous'
 
     def prepare(self, script: Path, folder: Path, nodes: int) -> list[AgentSite]:
-        port = free_port("127.0.0.1")
-        site = AgentSite(LOCAL, "127.0.0.1", LOOPBACK_INTERFACE, port, str(script), str(folder))
+        self._port = HeldPort("127.0.0.1")
+        site = AgentSite(LOCAL, "127.0.0.1", LOOPBACK_INTERFACE, self._port.number, str(script), str(folder))
         return [site] * nodes
 
     def start(self, orders: Sequence[AgentOrder]) -> None:
@@ -110,4 +111,6 @@ class LocalAgentPool:
             except subprocess.TimeoutExpired:
                 keeper.kill()
                 keeper.wait(timeout=_END_SECONDS)
+        if self._port is not None:
+            self._port.close()
         shutil.rmtree(self._parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Ports that are free: one for a rendezvous, several for a controller."""
+"""Ports that are free and stay so: one for a rendezvous, several for a controller."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ _FIRST = 20_000  # below are ports that services are known by
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_port(address: str) -> int:
-    """A TCP port of this machine's address that nobody listens on now."""
-    with socket.socket(_family(address), socket.SOCK_STREAM) as listener:
-        listener.bind((address, 0))
-        port: int = listener.getsockname()[1]
-        return port
+class HeldPort:
+    """A TCP port for a program that is only just starting; until this is closed the system gives it to nobody else.
+
+    A program may listen on it if it asks for SO_REUSEADDR, as servers do: torch's store, zmq. Others are refused, and whoever
+    asks for any port is given another one.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(_family(address), socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((address, 0))
+        except OSError:
+            self.close()
+            raise
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 def quiet_ports(address: str, count: int, key: int) -> range | None:

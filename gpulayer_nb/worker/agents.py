@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulayer_nb.link.ports import free_port
+from gpulayer_nb.link.ports import HeldPort
 from gpulayer_nb.records import wire
 from gpulayer_nb.records.agent import KILL, AgentOrder
 from gpulayer_nb.records.agent_folder import AgentFolder
@@ -43,6 +43,7 @@ class Agents:
         self._parent = parent
         self._files = LaunchFiles(default_root())
         self._agents: dict[tuple[str, int], _Agent] = {}
+        self._ports: dict[str, tuple[HeldPort, float]] = {}  # of launches that are prepared or run here, and since when
         self._lock = threading.Lock()
         self._watched = False
 
@@ -70,7 +71,15 @@ class Agents:
                 return {"missing": missing}
             folder = self._files.lay_out(content["run_id"], files)
             script = folder / content["script"]
-        return {"script": str(script), "folder": str(folder), "port": free_port(content["address"])}
+        return {"script": str(script), "folder": str(folder), "port": self._port_for(content["run_id"], content["address"])}
+
+    def _port_for(self, run_id: str, address: str) -> int:
+        """The rendezvous' port of a launch. torchrun listens on it seconds later, if node 0 is here."""
+        with self._lock:
+            if run_id not in self._ports:
+                self._ports[run_id] = HeldPort(address), time.monotonic()
+            self._start_watching()
+            return self._ports[run_id][0].number
 
     def _take(self, content: Mapping[str, Any]) -> dict[str, Any]:
         self._files.take(content["digest"], content["offset"], content["data"], content["size"])
@@ -86,9 +95,7 @@ class Agents:
             )
         with self._lock:
             self._agents[order.run_id, order.node_rank] = _Agent(folder, keeper, time.monotonic())
-            if not self._watched:
-                self._watched = True
-                threading.Thread(target=self._watch, name="gpulayer-agents", daemon=True).start()
+            self._start_watching()
         return {"pid": keeper.pid}
 
     def _signal(self, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,11 +121,17 @@ class Agents:
             news[node] = found.to_dict()
         return {"news": news}
 
+    def _start_watching(self) -> None:
+        if not self._watched:
+            self._watched = True
+            threading.Thread(target=self._watch, name="gpulayer-agents", daemon=True).start()
+
     def _watch(self) -> None:
         while True:
             time.sleep(_LOOK_SECONDS)
             now = time.monotonic()
             with self._lock:
+                self._let_ports_go(now)
                 silent = {key: agent for key, agent in self._agents.items() if now - agent.asked > SILENT_SECONDS}
             for key, agent in silent.items():
                 _tell(agent, KILL)
@@ -126,6 +139,13 @@ class Agents:
                     with self._lock:
                         del self._agents[key]
                     shutil.rmtree(agent.folder.path, ignore_errors=True)
+
+    def _let_ports_go(self, now: float) -> None:
+        running = {run_id for run_id, _ in self._agents}
+        for run_id, (port, since) in list(self._ports.items()):
+            if run_id not in running and now - since > _KEPT_SECONDS:
+                port.close()
+                del self._ports[run_id]
 
 
 def _tell(agent: _Agent, word: bytes) -> None:

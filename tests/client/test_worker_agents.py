@@ -14,7 +14,7 @@ from gpulayer_nb.client.embedded import EmbeddedCluster
 from gpulayer_nb.client.launch_driver import LaunchDriver
 from gpulayer_nb.client.script_bundle import ScriptBundle, collect
 from gpulayer_nb.client.worker_agents import AgentWorker, WorkerAgentPool
-from gpulayer_nb.link.ports import free_port
+from gpulayer_nb.link.ports import HeldPort
 from gpulayer_nb.plan.topology import Topology
 from gpulayer_nb.process import children_of, start_ticks
 from gpulayer_nb.records import wire
@@ -123,10 +123,10 @@ def test_an_agent_killed_on_a_worker_ends_the_others_and_leaves_nothing(cluster,
 
 def test_agents_end_when_their_client_is_silent(script, tmp_path, monkeypatch):
     monkeypatch.setattr(worker_side, "SILENT_SECONDS", 1.0)
-    agents = worker_side.Agents(tmp_path / "agents")
+    agents, port = worker_side.Agents(tmp_path / "agents"), HeldPort("127.0.0.1")
     order = AgentOrder(
         run_id="run", script=str(script), arguments=("wait",), folder=str(script.parent), nodes=1, devices=2, node_rank=0,
-        master_addr="127.0.0.1", master_port=free_port("127.0.0.1"),
+        master_addr="127.0.0.1", master_port=port.number,
     )  # fmt: skip
     pid = agents.answer(wire.AGENT_START, {"order": order.to_json()})["pid"]
     offsets, said, deadline = {}, [], time.monotonic() + 60
@@ -141,3 +141,4 @@ def test_agents_end_when_their_client_is_silent(script, tmp_path, monkeypatch):
     while [one for one in below if start_ticks(one) is not None]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    port.close()

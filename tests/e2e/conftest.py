@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 from playwright.sync_api import Page, sync_playwright
+
+from gpulayer_nb.link.ports import HeldPort
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -82,11 +83,11 @@ def started_lab(tmp_path: Path, base_url: str = "/") -> Iterator[Lab]:
         "GPULAYER_HOME": str(tmp_path / "home"),
         **{f"JUPYTER_{kind}_DIR": str(tmp_path / f"jupyter-{kind.lower()}") for kind in ("CONFIG", "DATA", "RUNTIME")},
     }
-    token, port = secrets.token_hex(16), _free_port()
+    token, held = secrets.token_hex(16), HeldPort("127.0.0.1")
     log = tmp_path / "lab.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0",
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={held.number}", "--port-retries=0",
              f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", f"--LabApp.app_settings_dir={settings}",
              f"--LabApp.user_settings_dir={tmp_path / 'user'}", f"--LabApp.workspaces_dir={tmp_path / 'workspaces'}",
              f"--ServerApp.base_url={base_url}",
@@ -94,11 +95,12 @@ def started_lab(tmp_path: Path, base_url: str = "/") -> Iterator[Lab]:
             stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
         )  # fmt: skip
     try:
-        address = f"http://127.0.0.1:{port}{base_url}".rstrip("/")
+        address = f"http://127.0.0.1:{held.number}{base_url}".rstrip("/")
         _wait_until_it_answers(f"{address}/api", server, log)
         yield Lab(address, token, folder)
     finally:
         _end(server)
+        held.close()
 
 
 @pytest.fixture
@@ -120,13 +122,6 @@ def pictures(tmp_path: Path) -> Path:
     folder = Path(os.environ.get("GPULAYER_SCREENSHOTS") or tmp_path / "pictures")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_it_answers(url: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from gpulayer_nb.link.ports import HeldPort
 from gpulayer_nb.server.description import description
 
 BASE = "/user/ann/"
@@ -33,20 +33,17 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    token = secrets.token_hex(16)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    token, held = secrets.token_hex(16), HeldPort("127.0.0.1")
     log = tmp_path / "server.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "jupyter_server", "--allow-root", f"--port={port}", "--port-retries=0",
+            [sys.executable, "-m", "jupyter_server", "--allow-root", f"--port={held.number}", "--port-retries=0",
              f"--IdentityProvider.token={token}", f"--ServerApp.base_url={BASE}", f"--ServerApp.root_dir={tmp_path}",
              "--ServerApp.open_browser=False", "--ServerApp.allow_unauthenticated_access=False"],
             stdout=output, stderr=subprocess.STDOUT, env={**os.environ},
         )  # fmt: skip
     try:
-        address = f"http://127.0.0.1:{port}{BASE}".rstrip("/")
+        address = f"http://127.0.0.1:{held.number}{BASE}".rstrip("/")
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             assert process.poll() is None, log.read_text()
@@ -60,6 +57,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
             process.wait(20)
         finally:
             process.kill()
+            held.close()
 
 
 def schemathesis(server: Server, folder: Path, *options: str) -> str:

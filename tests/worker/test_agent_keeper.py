@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from waiting import wait_until
 
-from gpulayer_nb.link.ports import free_port
+from gpulayer_nb.link.ports import HeldPort
 from gpulayer_nb.records.agent import AgentOrder
 from gpulayer_nb.records.agent_folder import AgentFolder
 
@@ -25,9 +25,10 @@ time.sleep(300)
 def kept(tmp_path):
     """A keeper with two ranks at work."""
     (tmp_path / "script.py").write_text(SCRIPT)
+    port = HeldPort("127.0.0.1")
     order = AgentOrder(
         run_id="run", script=str(tmp_path / "script.py"), arguments=(), folder=str(tmp_path), nodes=1, devices=2, node_rank=0,
-        master_addr="127.0.0.1", master_port=free_port("127.0.0.1"),
+        master_addr="127.0.0.1", master_port=port.number,
     )  # fmt: skip
     folder = AgentFolder.create(tmp_path / "agents", order)
     keeper = subprocess.Popen(folder.keeper_command(), stdin=subprocess.PIPE)
@@ -35,6 +36,7 @@ def kept(tmp_path):
     yield folder, keeper, tmp_path / "go"
     keeper.kill()
     keeper.wait()
+    port.close()
 
 
 def test_the_rank_that_failed_is_told_from_the_one_that_was_ended(kept):

@@ -4,7 +4,6 @@ import inspect
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from waiting import wait_until
 
 from gpulayer_nb import process
 from gpulayer_nb.errors import UsageError
-from gpulayer_nb.link.ports import ephemeral_range, quiet_ports
+from gpulayer_nb.link.ports import ephemeral_range
 from gpulayer_nb.process import children_of
 from gpulayer_nb.records.cluster_folder import ClusterFolder
 from gpulayer_nb.records.connection_file import read_if_whole
@@ -123,12 +122,3 @@ def test_a_controller_that_is_given_no_ports_takes_neighbours(tmp_path, joined):
     finally:
         running.kill()
         running.wait()
-
-
-def test_controllers_have_ports_that_nobody_is_given_by_chance():
-    first, second = quiet_ports("127.0.0.1", 18, 1000), quiet_ports("127.0.0.1", 18, 1001)
-    assert not set(first) & set(second)
-    low, _ = ephemeral_range()
-    assert first.start >= 20_000 and first.stop <= low
-    with socket.create_server(("127.0.0.1", first[7])):
-        assert not set(quiet_ports("127.0.0.1", 18, 1000)) & {first[7]}
