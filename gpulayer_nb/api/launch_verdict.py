@@ -58,8 +58,7 @@ def _raised(cause: BadEnd, outcome: LaunchOutcome, script: str) -> LaunchVerdict
         traceback=report,
     )
     told = describe(cause, script, outcome.exit_codes)
-    code = cause.exit_code if cause.exit_code > 0 else 128 - cause.exit_code
-    return LaunchVerdict("failed", code, RunFailed(told, report=report, tracebacks=tracebacks), failure)
+    return LaunchVerdict("failed", cause.shell_code, RunFailed(told, report=report, tracebacks=tracebacks), failure)
 
 
 def _agent_killed(node: int, outcome: LaunchOutcome, workers: list[str]) -> LaunchVerdict:

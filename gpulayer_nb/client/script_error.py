@@ -61,6 +61,18 @@ class BadEnd:
     is_late: bool = False
 
     @property
+    def aborted_while_ending(self) -> bool:
+        """torch may abort a process that leaves with its process group open, after Python has said what was wrong."""
+        return self.error is not None and self.exit_code == -signals.SIGABRT
+
+    @property
+    def shell_code(self) -> int:
+        """As a shell has it: 128 and a signal's number, or the exit code; Python's own if a traceback came first."""
+        if self.aborted_while_ending:
+            return UNCAUGHT_EXIT_CODE
+        return self.exit_code if self.exit_code > 0 else 128 - self.exit_code
+
+    @property
     def is_secondary(self) -> bool:
         """Whether it ended because another had."""
         if self.error is not None:
@@ -148,7 +160,8 @@ def describe(cause: BadEnd, script: str, codes: Mapping[int, int | None]) -> str
     if error is not None:
         where = f", in {error.file.replace(chr(92), '/').rpartition('/')[2]} line {error.line}" if error.line is not None else ""
         what = f"{error.error_type}: {error.message.splitlines()[0] if error.message else '(no message)'}"
-        head = f"{what} — {who}{where}, {how(cause.exit_code)}."
+        ended = how(UNCAUGHT_EXIT_CODE) + f", then {how(cause.exit_code)} while it was ending"
+        head = f"{what} — {who}{where}, {ended if cause.aborted_while_ending else how(cause.exit_code)}."
     else:
         head = f"{who[0].upper()}{who[1:]} ended with {how(cause.exit_code)} and left no traceback."
     others = len(codes) - 1

@@ -68,6 +68,14 @@ def test_one_paragraph_says_what_who_where_and_what_next():
     )
 
 
+def test_a_rank_that_torch_aborts_after_its_traceback_is_told_by_the_traceback():
+    cause = end(3, 1.0, code=-6, said=RAISED)
+    assert not cause.is_secondary and cause.shell_code == 1
+    told = describe(cause, "train.py", {0: -15, 1: -15, 2: -15, 3: -6})
+    assert "in train.py line 12, exit code 1, then signal 6 (SIGABRT) while it was ending. The other 3 ranks" in told
+    assert [end(1, 1.0, code=code).shell_code for code in (7, -9, -6)] == [7, 137, 134]
+
+
 def test_a_rank_without_words_is_told_by_its_signal():
     assert how(-9) == "signal 9 (SIGKILL), often out of memory"
     assert describe(end(1, 1.0, code=-11), "train.py", {0: 0, 1: -11}).startswith(

@@ -97,7 +97,7 @@ def test_a_script_that_the_worker_sees_runs_in_its_place_and_its_failure_comes_b
     sites, _, outcome = launch(cluster, script, ["raise"], "20260101-000000-seen", tmp_path)
     assert sites[0].script == str(script)
     (end,) = [end for end in outcome.bad_ends if not end.is_secondary]
-    assert (end.place.rank, end.worker, end.exit_code, end.error.message) == (2, "b", 1, "bad sample")
+    assert (end.place.rank, end.worker, end.shell_code, end.error.message) == (2, "b", 1, "bad sample")
 
 
 def test_an_agent_killed_on_a_worker_ends_the_others_and_leaves_nothing(cluster, script, tmp_path):

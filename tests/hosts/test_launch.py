@@ -73,7 +73,7 @@ def test_the_script_and_its_neighbours_are_sent_and_ranks_talk_over_the_network(
 
 def test_a_rank_that_raises_is_the_first_cause_and_the_others_end(cluster):
     done = cluster.lab["head"].run(command(cluster, "--", "raise"), timeout=90, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert "ValueError: bad sample 17 — rank 2 (node 1, local rank 0, worker b), in script.py line " in done.stderr
     gone_within(cluster, 1)
 

@@ -1,4 +1,7 @@
-"""128 workers on one controller join, are listed and planned for within seconds. They have no engines; all else is real."""
+"""128 workers on one controller join, are listed and planned for within seconds. They have no engines; all else is real.
+
+Not among the slow tests, which share the machine with others in CI: the seconds are part of the promise.
+"""
 
 import subprocess
 import sys
@@ -11,8 +14,6 @@ from gpulayer_nb.client.remote import RemoteCluster
 from gpulayer_nb.errors import ClusterError, PlanError
 from gpulayer_nb.plan.placement import place
 from gpulayer_nb.plan.topology import Topology
-
-pytestmark = pytest.mark.slow
 
 FAKES = Path(__file__).parents[1] / "support" / "fake_workers.py"
 COUNT = 128
@@ -35,6 +36,7 @@ def test_128_workers_join_are_listed_and_planned_for_within_ten_seconds(controll
     try:
         while len(workers := cluster.workers()) < COUNT:  # the hub takes an engine in at its next heartbeat
             assert time.monotonic() - started < LIMIT_SECONDS, len(workers)
+            time.sleep(0.1)
         placement = place(Topology(COUNT, 8), "auto", workers)
         assert [node.worker.name for node in placement.nodes] == [f"w{number}" for number in range(COUNT)]
         assert [row.split()[0] for row in listed(controller.client_file)[1:]] == [f"w{number}" for number in range(COUNT)]
