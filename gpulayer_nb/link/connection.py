@@ -39,6 +39,7 @@ class Connection:
     def engines(self) -> dict[str, int]:
         """uuid → ipyparallel's number, of every engine that is registered now."""
         client = self._client
+        client.catch_up()
         return {client._engines[number]: number for number in client.ids}
 
     def on_change(self, callback: Callable[[dict[str, Any]], None]) -> None:
