@@ -57,7 +57,7 @@ def test_a_fork_whose_parent_is_killed_before_it_asks_to_die_with_it_ends_too():
     assert start_ticks(child) is not None
     parent.kill()
     parent.wait(timeout=5)
-    wait_until(lambda: start_ticks(child) is None)
+    wait_until(lambda: start_ticks(child) is None, 10)
 
 
 def test_forks_of_forks_die_with_the_one_that_forked_them():
