@@ -1,4 +1,4 @@
-"""ipyparallel's client without its printing.
+"""ipyparallel's client without two of its faults.
 
 Imported late: ipyparallel takes most of a second to import, which the engines' start hides.
 """
@@ -46,8 +46,15 @@ class QuietClient(ipyparallel.Client):  # type: ignore[misc]  # ipyparallel has 
         is_last = now - self._connected_at > _SETTLED_SECONDS
         with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError, OSError):  # it is busy, or we have closed
             reply = self._send(self._query_stream, "connection_request").result(_REPLY_SECONDS)
-            self._update_engines(reply["content"]["engines"])
+            merged: concurrent.futures.Future[None] = concurrent.futures.Future()
+            self._io_loop.add_callback(self._merge, reply["content"]["engines"], merged)
+            merged.result(_REPLY_SECONDS)
             self._is_settled = is_last
+
+    def _merge(self, engines: dict[str, str], merged: concurrent.futures.Future[None]) -> None:
+        """On the client's own thread, which takes in news meanwhile: two at once would lose one of them."""
+        self._update_engines(engines)
+        merged.set_result(None)
 
 
 def _is_stale(client: Any, msg: Any) -> bool:
